@@ -14,7 +14,7 @@ from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.word_index import analyze_words
 from epicrisis.models.catalogue import reads_english_only
 from epicrisis.pipeline.components import open_library_search
-from epicrisis.retrieval.question_language import find_language
+from epicrisis.retrieval.question_language import find_document_language, find_language
 from epicrisis.settings.configuration import load_settings
 from epicrisis.testing.encoders import HashingEncoder
 
@@ -40,6 +40,35 @@ from epicrisis.testing.encoders import HashingEncoder
 )
 def test_language_of_a_question(question: str, language: str) -> None:
     assert find_language(question) == language
+
+
+TEXTS = {
+    "German": "Wir untersuchten, ob Aspirin die Sterblichkeit nach einem Infarkt senkt. Nach einem Jahr war sie mit "
+    "12 Prozent in der behandelten Gruppe geringer.",
+    "Spanish": "El objetivo fue evaluar la eficacia de la metformina en los pacientes con diabetes. La glucosa bajó.",
+    "Danish or Norwegian": "Vi undersøgte om aspirin nedsætter dødeligheden hos patienter, der er ældre end 60 år, og "
+    "den var lavere i gruppen, som ikke fik placebo.",
+    "Turkish": "Bu çalışmada metforminin etkisi araştırıldı ve bir yıl sonra kan şekeri daha düşük bulundu.",
+    "Greek": "Σκοπός της μελέτης ήταν η αξιολόγηση της μετφορμίνης σε ασθενείς με διαβήτη.",
+    "Korean": "심근경색 후 사망률에 대한 아스피린의 효과를 평가하였다.",
+}
+ENGLISH = "Aspirin lowered mortality after myocardial infarction, and there was no harm in the groups. "
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        *((text, language) for language, text in TEXTS.items()),
+        (ENGLISH * 6 + TEXTS["German"] * 20, "German"),
+        (ENGLISH * 20 + TEXTS["German"], ""),
+        ("Seen by Dr. de la Cruz and Dr. van der Berg at the Hospital de la Santa Creu. Plan: aspirin.", ""),
+        ("Der p 1 activity (D. pteronyssinus) and de novo HER2; TNF-α, IL-1β", ""),
+        ("HbA1c 7.2 %, Na 140, K 4.1, en face", ""),
+        ("", ""),
+    ],
+)
+def test_language_of_a_document(text: str, language: str) -> None:
+    assert find_document_language(text) == language
 
 
 @pytest.mark.parametrize(
@@ -80,6 +109,43 @@ def test_words_without_blanks_and_abbreviations_are_found(library: Library, quer
 )
 def test_encoders_that_read_english_only_are_named(encoder: str, named: str) -> None:
     assert (encoder if reads_english_only(encoder) else "") == named
+
+
+@pytest.mark.parametrize(
+    ("encoder_name", "languages", "line"),
+    [
+        (
+            "minilm",
+            ("German", "German", "Korean"),
+            "3 documents seem not to be English (2 German, 1 Korean), and the encoder minilm and the search by words "
+            "read English: searches may miss them; a library with an encoder of many languages finds them by meaning",
+        ),
+        (
+            "minilm",
+            ("Korean",),
+            "1 document seems not to be English (1 Korean), and the encoder minilm reads English: searches may miss "
+            "them; a library with an encoder of many languages finds them by meaning",
+        ),
+        (
+            "qwen3-embedding-0.6b",
+            ("Spanish",),
+            "1 document seems not to be English (1 Spanish), and the search by words reads English: it finds their "
+            "words only as they are written",
+        ),
+        ("qwen3-embedding-0.6b", ("Korean",), None),
+        ("minilm", (), None),
+    ],
+)
+def test_addition_counts_documents_that_are_not_read(
+    tmp_path: Path, encoder_name: str, languages: tuple[str, ...], line: str | None
+) -> None:
+    encoder = HashingEncoder(64)
+    documents = [Document(f"d{number}", f"{number}. {TEXTS[name]}") for number, name in enumerate(languages)]
+    with open_or_create(tmp_path / "library", encoder, encoder_name) as made:
+        report = add_documents(made, [Document("en", ENGLISH), *documents], encoder)
+        again = add_documents(made, documents, encoder)
+    assert report.remarks == (() if line is None else (line,))
+    assert again.remarks == ()
 
 
 def test_search_with_the_default_encoder_names_it(tmp_path: Path, encoder: Encoder, model_home: Path) -> None:

@@ -331,6 +331,7 @@ class _ItemReader:
             spans = self._encoder.token_spans
             passages = split_document(document, splitter, spans, manifest.max_tokens, manifest.overlap)
             check_fits_window(document, passages, manifest.splitter, self._encoder)
+            self._counts.add_language(document.text)
             self._batch.add(ingest_batches.PendingDocument(document, digest, passages, vector, origin))
 
 

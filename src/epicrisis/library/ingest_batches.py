@@ -6,7 +6,7 @@ import dataclasses
 import signal
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from epicrisis.core.printable import count_noun, printable, shorten
+from epicrisis.core.printable import agree, count_noun, printable, shorten
 from epicrisis.core.protocols import Encoder, ParallelEncoder, StoredDocument, Vectors
 from epicrisis.core.types import Document, Origin, Passage
 from epicrisis.corpus.reader_base import ArticleStatement, FileFingerprint, FileRemark, Skipped
@@ -32,6 +32,8 @@ from epicrisis.library.patients import PatientRegistration, read_document_patien
 from epicrisis.library.remote_store import is_in_database
 from epicrisis.library.skipped_items import SkippedItems, SkippedReason
 from epicrisis.library.splitters import is_longer_than_window
+from epicrisis.models.catalogue import reads_english_only
+from epicrisis.retrieval.question_language import FOUND_BY_PAIRS, find_document_language
 from epicrisis.system.telemetry import span
 
 _Result = TypeVar("_Result", "IngestProgress", "IngestReport")
@@ -145,6 +147,7 @@ class IngestCounts:
         self.remarks: tuple[str, ...] = ()
         self.more_remarks = 0
         self._file_remarks: dict[tuple[str, str], list[FileRemark]] = {}
+        self._languages: Counter[str] = Counter()
 
     def skip(self, document_id: str, reason: str) -> None:
         """Count a skipped document."""
@@ -167,6 +170,30 @@ class IngestCounts:
     def add_file_remark(self, remark: FileRemark) -> None:
         """Add a remark of a reader. Remarks of many files that say the same become one line."""
         self._file_remarks.setdefault((remark.noun, remark.text), []).append(remark)
+
+    def add_language(self, text: str) -> None:
+        """Count the language of a new document, if it is not English."""
+        if language := find_document_language(text):
+            self._languages[language] += 1
+
+    def add_language_remark(self, encoder: str) -> None:
+        """Add a line that counts the documents whose language the encoder or the search by words does not read."""
+        if reads_english_only(encoder):
+            readers = [f"the encoder {encoder}"]
+            cure = "searches may miss them; a library with an encoder of many languages finds them by meaning"
+        else:
+            readers, cure = [], "it finds their words only as they are written"
+        if self._languages.keys() - FOUND_BY_PAIRS:
+            readers.append("the search by words")
+        if not self._languages or not readers:
+            return
+        total = self._languages.total()
+        names = ", ".join(f"{count:,} {language}" for language, count in self._languages.most_common())
+        line = (
+            f"{count_noun(total, 'document')} {agree(total, 'seems', 'seem')} not to be English ({names}), and "
+            f"{' and '.join(readers)} {agree(len(readers), 'reads', 'read')} English: {cure}"
+        )
+        self.remarks = (line, *self.remarks)
 
     def file_remark_lines(self) -> tuple[str, ...]:
         """Return one line for each kind of remark, with the sum of the counts and the first files."""
@@ -440,6 +467,7 @@ class BatchWriter:
     def report(self) -> IngestReport:
         self.counts.renamed = self.patients.renamed
         self.counts.skipped_items.close()
+        self.counts.add_language_remark(self.library.manifest.encoder_name)
         report = self.counts.build(IngestReport, time.monotonic() - self._started)
         joined = tuple(sorted(self.patients.joined.items()))
         return dataclasses.replace(report, reasons=self.counts.skipped_items.by_reason(), joined=joined)
