@@ -36,7 +36,7 @@ from epicrisis.retrieval.rankings import (
     select_documents,
 )
 from epicrisis.retrieval.record_context import rank_notes, rank_record, replace_by_notes, restore_notes
-from epicrisis.retrieval.search_operators import describe_operators
+from epicrisis.retrieval.search_operators import describe_operators, lower_operators
 from epicrisis.retrieval.sentence_ranking import SentenceRanker
 from epicrisis.system.telemetry import span
 
@@ -231,7 +231,7 @@ class Retriever:
         bm25: Sequence[tuple[str, float]] = ()
         size = len(dense.scores)
         if size and judge.signal in BM25_SIGNALS:
-            rankings = [store.search_words_within(text, dense.ids) for store in self._stores(scope)]
+            rankings = [store.search_words_within(lower_operators(text), dense.ids) for store in self._stores(scope)]
             bm25 = self._fuse(rankings, "bm25", size, size).scores
         reranked = None
         if self.reranker is not None and judge.signal == "reranker-overlap":
@@ -248,16 +248,17 @@ class Retriever:
         """
         language = find_language(text)
         remarks = (*((self._describe_language(language, by),) if language else ()), *describe_operators(text))
-        ranking = self._rank_texts(text, text, k, by, scope, depth, words)
+        plain = lower_operators(text)
+        ranking = self._rank_texts(plain, text, k, by, scope, depth, words)
         ranking = replace(ranking, notes=(*ranking.notes, *remarks))
         if not self.expands or words is not None:
             return ranking
-        absent = self._list_absent_names(text, ranking)
+        absent = self._list_absent_names(plain, ranking)
         if not absent:
             return ranking
         # An encoder knows most words, but few drugs by their brand.
         dense_text = rewrite(text, [one for one in absent if one.is_drug])
-        ranking = self._rank_texts(expand(text, absent), dense_text, k, by, scope, depth)
+        ranking = self._rank_texts(expand(plain, absent), dense_text, k, by, scope, depth)
         return replace(ranking, notes=(*ranking.notes, *remarks, f"also searched: {describe(absent)}"))
 
     def _describe_language(self, language: str, by: SearchMode) -> str:
