@@ -48,7 +48,7 @@ from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
 from epicrisis.models.chat.layers import Budget
 from epicrisis.models.chat.loading import add_layers, load_chat
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
-from epicrisis.settings.settings import BudgetSettings, ModelSettings
+from epicrisis.settings.settings import AnswerOptions, BudgetSettings, ModelSettings
 from epicrisis.testing.chat import schema_reply
 from epicrisis.testing.faults import read_prompt
 from epicrisis.testing.hostile import HostileServer, ServerLog
@@ -241,7 +241,13 @@ async def _question_seconds(url: str, partitions: int, concurrency: int) -> tupl
     async def retrieve(_: Question) -> Ranking:
         return ranking
 
-    context = Context(dict.fromkeys(("writer", "map", "reduce"), model), Scope(), emit, retrieve, partition=4)
+    context = Context(
+        options=AnswerOptions(citing="quotes", describe_sources=False),
+        models=dict.fromkeys(("writer", "map", "reduce"), model),
+        scope=Scope(),
+        emit=emit,
+        retrieve=retrieve,
+    )
     seconds, states = [], set()
     for number in range(1 + ROUNDS):
         answer = await brief_context(Question(f"What is number {number}?"), context)

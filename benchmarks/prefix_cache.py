@@ -38,6 +38,7 @@ from epicrisis.models.chat.embedded import EmbeddedModel
 from epicrisis.models.model_files import find_model
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.configuration import load_settings
+from epicrisis.settings.settings import AnswerOptions
 from epicrisis.testing.encoders import HashingEncoder
 
 MOST = 1.15
@@ -124,7 +125,11 @@ async def one(
             scope=Scope(),
             emit=emit,
             retrieve=retrieve,
-            partition=-(-len(ranking.passages) // count) if count else len(ranking.passages),
+            options=AnswerOptions(
+                citing="quotes",
+                describe_sources=False,
+                partition=-(-len(ranking.passages) // count) if count else len(ranking.passages),
+            ),
         )
         started = time.monotonic()
         answer = await (map_reduce(question, context, ranking.passages) if count else rag(question, context))

@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answering.strategy import list_strategies, list_strategy_names
+from epicrisis.answering.strategy import list_strategies
 from epicrisis.core.answers import Answer
 from epicrisis.core.errors import InputError, ScopeViolation
 from epicrisis.core.prompts import fence_passages
 from epicrisis.core.protocols import ChatModel, ChatRequest, ScoredId, Vectors, fetch_all
 from epicrisis.core.serialization import to_json
+from epicrisis.core.strategy_names import list_strategy_names
 from epicrisis.core.types import Hit, Passage, Question, Ranking, Scope
 from epicrisis.evaluation.runs.runner import RecordStore, answer_questions
 from epicrisis.library.passage_lookup import read_document_passages, sample_passages
@@ -266,7 +267,7 @@ def ranking_of(patient: str, library: Any) -> Ranking:
 @pytest.mark.parametrize("strategy", ["rag", "brief-context"])
 def test_ranking_of_other_patient_is_rejected_without_request(strategy: str, plain: LibrarySearch) -> None:
     model = recorder()
-    treatment = RunOverrides(strategy=strategy, ranking=ranking_of(PATIENTS[1], plain.library))
+    treatment = RunOverrides(options={"strategy": strategy}, ranking=ranking_of(PATIENTS[1], plain.library))
     with pytest.raises(ScopeViolation, match="nothing was sent"):
         asked(plain, [question(0)], model=model, treatment=treatment)
     assert model.requests == []

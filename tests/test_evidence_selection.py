@@ -159,7 +159,7 @@ def test_full_context_reads_all_notes_by_time(ward: LibrarySearch) -> None:
 
 def test_override_replaces_record(ward: LibrarySearch) -> None:
     placed = rank_in_order(ranking_of(asked(ward, CHEST, strategy="full-context")[0]).passages[:1], "placed", {})
-    answer, model = asked(ward, CHEST, RunOverrides(strategy="full-context", ranking=placed))
+    answer, model = asked(ward, CHEST, RunOverrides(options={"strategy": "full-context"}, ranking=placed))
     assert ranking_of(answer) == placed
     assert TIME_ORDER_STATEMENT not in model.requests[0].messages[-1].content, "nobody says in what order they stand"
 

@@ -13,7 +13,7 @@ from epicrisis.answering.strategy_context import Context
 from epicrisis.core.answers import Answer, Event, ModelCalled, Usage
 from epicrisis.core.types import Hit, Passage, Question, Ranking, Scope
 from epicrisis.models.chat.loading import add_layers, load_chat
-from epicrisis.settings.settings import ModelSettings
+from epicrisis.settings.settings import AnswerOptions, ModelSettings
 from epicrisis.testing.faults import Fault
 from epicrisis.testing.hostile import HostileServer
 
@@ -50,7 +50,13 @@ async def answers(server: HostileServer, numbers: range) -> tuple[list[Answer], 
     async def retrieve(asked: Question) -> Ranking:
         return ranking(asked)
 
-    context = Context(dict.fromkeys(("writer", "map", "reduce"), model), Scope(), emit, retrieve, partition=2)
+    context = Context(
+        options=AnswerOptions(citing="quotes", describe_sources=False, partition=2),
+        models=dict.fromkeys(("writer", "map", "reduce"), model),
+        scope=Scope(),
+        emit=emit,
+        retrieve=retrieve,
+    )
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(brief_context(question(number), context)) for number in numbers]

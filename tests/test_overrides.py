@@ -43,7 +43,7 @@ def test_run_without_overrides_follows_settings() -> None:
 
 
 def test_strategy_override_reads_supplied_ranking() -> None:
-    answer, model = answered(RunOverrides(strategy="rag", ranking=RANKING))
+    answer, model = answered(RunOverrides(options={"strategy": "rag"}, ranking=RANKING))
     assert answer.strategy == "rag"
     assert ranking_of(answer) == RANKING
     (request,) = model.requests
@@ -52,7 +52,10 @@ def test_strategy_override_reads_supplied_ranking() -> None:
 
 @pytest.mark.parametrize("partition", [None, 2, 3])
 def test_partition_override_without_preflight_splits_ranking(partition: int | None) -> None:
-    treatment = RunOverrides(strategy="brief-context", ranking=RANKING, preflight=False, partition=partition)
+    options = (
+        {"strategy": "brief-context"} if partition is None else {"strategy": "brief-context", "partition": partition}
+    )
+    treatment = RunOverrides(options=options, ranking=RANKING, preflight=False)
     answer, model = answered(treatment, partition=5)
     assert answer.preflight is None
     assert len(answer.partials) == -(-8 // (partition or 5))
@@ -62,17 +65,30 @@ def test_partition_override_without_preflight_splits_ranking(partition: int | No
 @pytest.mark.parametrize(("agree", "read"), [(True, {"rag"}), (False, {"map"})])
 def test_verdict_override_decides(agree: bool, read: set[str]) -> None:
     given = verdict(agree)
-    answer, model = answered(RunOverrides(strategy="brief-context", ranking=RANKING, preflight=given))
+    answer, model = answered(RunOverrides(options={"strategy": "brief-context"}, ranking=RANKING, preflight=given))
     assert answer.preflight == given
     assert PreflightChecked(given) in answer.trace
     assert set(stages(model)) == read
 
 
 def test_temperature_and_seed_overrides_apply_to_all_roles() -> None:
-    treatment = RunOverrides("brief-context", RANKING, preflight=False, seed=11, temperature=0.2)
+    treatment = RunOverrides(
+        options={"strategy": "brief-context", "seed": 11}, ranking=RANKING, preflight=False, temperature=0.2
+    )
     _, model = answered(treatment, models={"map": {"temperature": 0.9}})
     assert {(r.temperature, r.seed) for r in model.requests} == {(0.2, 11)}
-    _, kept = answered(RunOverrides("brief-context", RANKING, preflight=False), models={"map": {"temperature": 0.9}})
+    _, kept = answered(
+        RunOverrides(options={"strategy": "brief-context"}, ranking=RANKING, preflight=False),
+        models={"map": {"temperature": 0.9}},
+    )
     assert {r.temperature for r in kept.requests} == {0.9}
-    _, zero = answered(RunOverrides("rag", RANKING, temperature=0.0), models={"writer": {"temperature": 0.9}})
+    _, zero = answered(
+        RunOverrides(options={"strategy": "rag"}, ranking=RANKING, temperature=0.0),
+        models={"writer": {"temperature": 0.9}},
+    )
     assert {r.temperature for r in zero.requests} == {0.0}
+
+
+def test_unknown_option_is_refused() -> None:
+    with pytest.raises(ValueError, match="no options of an answer: rotation"):
+        RunOverrides(options={"rotation": 4})

@@ -24,7 +24,6 @@ from epicrisis.answering.reply_parsing import (
     QUOTE_CHARACTERS,
     AnswerFormat,
 )
-from epicrisis.answering.strategy import list_strategy_names
 from epicrisis.core.answers import Answer, Usage
 from epicrisis.core.errors import EndpointUnreachable, InputError, UserError
 from epicrisis.core.protocols import (
@@ -36,6 +35,7 @@ from epicrisis.core.protocols import (
     Message,
     StoredDocument,
 )
+from epicrisis.core.strategy_names import list_strategy_names
 from epicrisis.core.types import Example, Examples, Passage, Question, Ranking, Scope
 from epicrisis.evaluation.experiments import ensembles, model_comparison
 from epicrisis.evaluation.experiments.vote_sampling import VoteSampling
@@ -375,7 +375,7 @@ def test_sample_of_cases_is_stratified_by_arm() -> None:
         ensembles.cases(asked, VoteSampling()),
         ensembles.cases(asked[:7], VoteSampling()),
     ):
-        known = [case.treatment.voting.n if case.treatment.voting else 1 for case in cases]
+        known = [case.treatment.options["votes"].n if "votes" in case.treatment.options else 1 for case in cases]
         assert for_cases(settings, store, cases).calls.expected == pytest.approx(sum(known), rel=0.08)
 
 
@@ -384,8 +384,10 @@ def test_case_with_overrides_reads_overridden_evidence() -> None:
     settings = settings_of(strategy="brief-context", preflight={"enabled": True, "n": 1, "threshold": 0.0, "depth": 1})
     store, question = store_of(papers(12)), QUESTIONS[0]
     few = Ranking(Retriever(store, ENCODER, 60).rank(question.text, 4, "dense", Scope()).hits, "dense")
-    parts = Case(question, {}, RunOverrides("brief-context", ranking=few, preflight=False, partition=2))
-    alone = Case(question, {}, RunOverrides("rag", ranking=few))
+    parts = Case(
+        question, {}, RunOverrides(options={"strategy": "brief-context", "partition": 2}, ranking=few, preflight=False)
+    )
+    alone = Case(question, {}, RunOverrides(options={"strategy": "rag"}, ranking=few))
     hidden = Case(question, {}, RunOverrides(scope=Scope(hidden=frozenset(f"d{i}" for i in range(12)))))
     assert [for_cases(settings, store, [case]).calls.expected for case in (parts, alone, hidden)] == [3, 1, 0]
 

@@ -17,6 +17,7 @@ from epicrisis.core.protocols import ChatReply, ChatRequest, DeltaCallback
 from epicrisis.core.types import Hit, Passage, Question, Ranking, Scope
 from epicrisis.models.chat.embedded import EmbeddedModel
 from epicrisis.models.chat.layers import Layer
+from epicrisis.settings.settings import AnswerOptions
 from epicrisis.testing.chat import fill
 
 pytestmark = pytest.mark.models
@@ -62,7 +63,15 @@ def computed(home: Path, partitions: int, *, prefix_cache: bool = True) -> dict[
         file = home / "models" / "smollm2-135m" / "model.gguf"
         model = _Reads(EmbeddedModel(file, "smollm2-135m", 4096, threads=1, prefix_cache=prefix_cache))
         models = dict.fromkeys(("writer", "map", "reduce"), model)
-        context = Context(models, Scope(), emit, retrieve, partition=len(PASSAGES) // max(1, partitions))
+        context = Context(
+            options=AnswerOptions(
+                citing="quotes", describe_sources=False, partition=len(PASSAGES) // max(1, partitions)
+            ),
+            models=models,
+            scope=Scope(),
+            emit=emit,
+            retrieve=retrieve,
+        )
         try:
             answer = await (map_reduce(QUESTION, context, PASSAGES) if partitions else rag(QUESTION, context))
         finally:

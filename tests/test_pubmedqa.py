@@ -18,6 +18,7 @@ from epicrisis.core.protocols import ChatRequest, Encoder
 from epicrisis.core.types import Passage, Question, Ranking, Scope, SearchMode
 from epicrisis.library.library import LibraryStore
 from epicrisis.retrieval.retriever import Retriever
+from epicrisis.settings.settings import AnswerOptions
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.reader import KeyPassage, position_biased_reader, u_curve
 
@@ -105,7 +106,13 @@ def context_of(model: ScriptedModel, ranking: Ranking) -> Context:
 
     roles = dict.fromkeys(("writer", "map", "reduce"), model)
     # The reader attends to passages by their places, so these are what is counted.
-    return Context(roles, EVERYTHING, lambda event: None, retrieve, partition=PARTITION, count="passages")
+    return Context(
+        options=AnswerOptions(citing="quotes", describe_sources=False, partition=PARTITION, count="passages"),
+        models=roles,
+        scope=EVERYTHING,
+        emit=lambda event: None,
+        retrieve=retrieve,
+    )
 
 
 def assert_rate(successes: int, n: int, probability: float) -> None:

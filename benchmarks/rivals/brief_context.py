@@ -12,7 +12,7 @@ from epicrisis.answering.strategy_context import Context
 from epicrisis.core.answers import Event, ModelCalled, Usage
 from epicrisis.core.types import Hit, Passage, Question, Ranking, Scope
 from epicrisis.models.chat.loading import add_layers, load_chat
-from epicrisis.settings.settings import ModelSettings
+from epicrisis.settings.settings import AnswerOptions, ModelSettings
 from rivals.measured import Answer, Job, run
 
 
@@ -33,7 +33,13 @@ async def prepared(job: Job) -> AsyncIterator[Answer]:
         return ranking
 
     roles = dict.fromkeys(("writer", "map", "reduce"), model)
-    context = Context(roles, Scope(), emit, retrieve, partition=job.partition)
+    context = Context(
+        options=AnswerOptions(citing="quotes", describe_sources=False, partition=job.partition),
+        models=roles,
+        scope=Scope(),
+        emit=emit,
+        retrieve=retrieve,
+    )
 
     async def answer(questions: Sequence[str]) -> tuple[int, list[str]]:
         used.clear()

@@ -268,7 +268,9 @@ def test_pipeline_answer_has_conflict_in_json() -> None:
 
     async def ask() -> Answer:
         settings = Settings.model_validate({"strategy": "brief-context", "citing": "quotes"})
-        overrides = RunOverrides(ranking=rank_in_order(passages(2), "placed", {}), preflight=False, partition=1)
+        overrides = RunOverrides(
+            options={"partition": 1}, ranking=rank_in_order(passages(2), "placed", {}), preflight=False
+        )
         async with Pipeline(settings, dict.fromkeys(ROLES, model)) as pipeline:
             return await pipeline.answer(QUESTION, overrides=overrides)
 

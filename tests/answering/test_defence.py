@@ -11,7 +11,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from epicrisis.answering.defence import DefenceOptions
 from epicrisis.answering.isolated_votes import count_isolated_votes, isolated_votes
 from epicrisis.answering.strategies.brief_context import brief_context_or_votes
 from epicrisis.core.answers import Notice
@@ -35,6 +34,7 @@ from epicrisis.core.protocols import ChatRequest, Message
 from epicrisis.core.types import Passage, Question
 from epicrisis.report.answer_content import build_answer_content
 from epicrisis.settings.settings import Settings
+from epicrisis.settings.tables import DefenceSettings
 from epicrisis.testing.chat import ScriptedModel
 from tests.support.numbered_sentences import SENTENCES, claims, numbered_world
 from tests.support.strategies import (
@@ -53,7 +53,7 @@ from tests.support.strategies import (
     world,
 )
 
-ISOLATED = DefenceOptions(isolated_votes=True)
+ISOLATED = DefenceSettings(isolated_votes=True)
 FRAGMENTS = [
     "\\",
     DATAMARK,
@@ -130,7 +130,7 @@ def test_datamarking_of_all_strategies_verifies_marked_quotations() -> None:
         return finding(2, "It helps.", "A", quote)
 
     model = ScriptedModel(by_stage(map=copies, reduce=said(sources=[1], answer="Yes.", choice="A")))
-    asked = world(model, found, defence=DefenceOptions(datamarking=True))
+    asked = world(model, found, defence=DefenceSettings(datamarking=True))
     answer = run(brief_context_or_votes, asked)
     assert [citation.verified for citation in answer.citations] == [True]
     assert answer.citations[0].quotation == "aspirin lowers risk number 1"
@@ -225,8 +225,7 @@ def test_tied_votes_abstain_without_margin() -> None:
 
 def test_vote_without_verified_quotation_does_not_count_if_unverified_abstains() -> None:
     script = by_stage(map=per_part({0: quoting(0, 1), 1: finding(1, "No.", "B", "no such words here"), 2: NOT_FOUND}))
-    strict = DefenceOptions(isolated_votes=True, count_unverified=False)
-    answer = run(isolated_votes, world(ScriptedModel(script), passages(3), defence=strict))
+    answer = run(isolated_votes, world(ScriptedModel(script), passages(3), defence=ISOLATED, unverified="abstain"))
     assert (answer.choice, answer.margin and answer.margin.votes) == ("A", {"A": 1})
 
 
@@ -278,8 +277,8 @@ def poisoned(n: int) -> tuple[Passage, ...]:
     return tuple(rows)
 
 
-@pytest.mark.parametrize(("defence", "choice"), [(DefenceOptions(), "B"), (ISOLATED, "A")])
-def test_naive_reader_is_fooled_without_and_not_with_isolated_votes(defence: DefenceOptions, choice: str) -> None:
+@pytest.mark.parametrize(("defence", "choice"), [(DefenceSettings(), "B"), (ISOLATED, "A")])
+def test_naive_reader_is_fooled_without_and_not_with_isolated_votes(defence: DefenceSettings, choice: str) -> None:
     answer = run(brief_context_or_votes, world(ScriptedModel(obeys), poisoned(5), defence=defence, partition=1))
     assert answer.choice == choice
 
@@ -310,7 +309,7 @@ def test_structured_findings_pass_no_free_text_to_reduce() -> None:
     seen: dict[bool, str] = {}
     for structured in (False, True):
         model = ScriptedModel(script)
-        defence = DefenceOptions(structured_findings=structured)
+        defence = DefenceSettings(structured_findings=structured)
         answer = run(brief_context_or_votes, numbered_world(model, partition=1, defence=defence))
         assert answer.choice == "A"
         seen[structured] = reduces(model)[0].messages[-1].content

@@ -18,7 +18,7 @@ from epicrisis.core.protocols import ChatModel
 from epicrisis.core.types import Hit, Passage, Question, Ranking, Scope
 from epicrisis.models.chat.cache import ReplyCache
 from epicrisis.models.chat.loading import add_layers, load_chat
-from epicrisis.settings.settings import ModelSettings
+from epicrisis.settings.settings import AnswerOptions, ModelSettings
 from epicrisis.testing.hostile import HostileServer
 
 MOST_CPU_SECONDS = 0.25
@@ -69,7 +69,13 @@ async def _answer(model: ChatModel, events: list[Event]) -> tuple[Answer, float]
     async def retrieve(question: Question) -> Ranking:
         return _ranking()
 
-    context = Context(dict.fromkeys(("writer", "map", "reduce"), model), Scope(), events.append, retrieve)
+    context = Context(
+        options=AnswerOptions(citing="quotes", describe_sources=False),
+        models=dict.fromkeys(("writer", "map", "reduce"), model),
+        scope=Scope(),
+        emit=events.append,
+        retrieve=retrieve,
+    )
     question = Question("Is the risk lower?", {"A": "yes", "B": "no"}, form="choice", id="1")
     stop = asyncio.Event()
     turns = asyncio.create_task(_longest_turn(stop))

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from epicrisis.answering.defence import DefenceOptions
 from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.answering.strategies.brief_context import brief_context
 from epicrisis.answering.strategy_context import CONFIDENCE_PROMPTS, NUMBERED_PROMPTS, PROMPTS, render_question
@@ -16,6 +15,7 @@ from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.types import Question
 from epicrisis.pipeline.components import describe_optional_prompts
 from epicrisis.settings.settings import Settings
+from epicrisis.settings.tables import DefenceSettings
 from epicrisis.testing.chat import ScriptedModel
 from tests.support.numbered_sentences import SENTENCES, claims, numbered_world
 from tests.support.strategies import (
@@ -151,7 +151,7 @@ def test_structured_findings_keep_the_confidence_and_drop_the_rationale() -> Non
             reduce=claims(("It does.", [1]), choice="A"),
         )
     )
-    defence = DefenceOptions(structured_findings=True)
+    defence = DefenceSettings(structured_findings=True)
     run(brief_context, numbered_world(model, partition=1, map_confidence=True, defence=defence))
     for item in items_of(reduces(model)[0]):
         assert "confidence 4 of 5" in item

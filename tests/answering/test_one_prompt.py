@@ -9,7 +9,6 @@ import pytest
 
 from epicrisis.answering.one_prompt import rotate_passages
 from epicrisis.answering.strategies.rag import rag
-from epicrisis.answering.strategy_context import VotingOptions
 from epicrisis.core.answers import AnswerStarted, ModelCalled, Notice, Retrieved, TextDelta, Voted
 from epicrisis.core.errors import EndpointRejected, InputError
 from epicrisis.core.partitioning import mark_largest_gap, take_before_gap
@@ -18,6 +17,7 @@ from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.types import Hit, Passage, Question, Ranking, Scope
 from epicrisis.retrieval.rankings import build_hits
 from epicrisis.settings.settings import Settings
+from epicrisis.settings.tables import VoteSettings
 from epicrisis.testing.chat import ScriptedModel
 from tests.support.strategies import (
     NOT_FOUND,
@@ -84,7 +84,7 @@ def test_rotated_prompts_vote_and_majority_wins() -> None:
 @pytest.mark.parametrize(("tie", "state", "choice"), [("abstain", "abstained", None), ("first-vote", "answered", "B")])
 def test_tied_rotations_follow_tie_rule(tie: str, state: str, choice: str | None) -> None:
     no = said(quotes=[], answer="No.", choice="B")
-    voting = VotingOptions(tie="abstain" if tie == "abstain" else "first-vote")
+    voting = VoteSettings(tie="abstain" if tie == "abstain" else "first-vote")
     asked = world(
         ScriptedModel(by_first({0: no, 2: YES})), passages(4), rotations=2, voting=voting, route="brief-context"
     )

@@ -10,11 +10,12 @@ import pytest
 
 from epicrisis.answering.strategies.ensemble_refining import TEMPERATURES, TOP_PS, ensemble_refining
 from epicrisis.answering.strategies.self_reflection import self_reflection
-from epicrisis.answering.strategy_context import Context, RefiningOptions, Rewarder
+from epicrisis.answering.strategy_context import Context, Rewarder
 from epicrisis.core.answers import Drafted, ExamplesFound, ModelCalled, Notice
 from epicrisis.core.errors import EndpointRejected
 from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.types import Example, Examples, Question
+from epicrisis.settings.tables import RefineSettings
 from epicrisis.testing.chat import ScriptedModel
 from tests.support.strategies import NOT_FOUND, OPEN_QUESTION, QUESTION, items_of, run, world
 
@@ -54,7 +55,7 @@ def stages(model: ScriptedModel) -> list[str]:
 
 def test_drafts_are_varied_and_synthesized_once() -> None:
     model = ScriptedModel(script)
-    asked = world(model, (), refining=RefiningOptions(drafts=6), examples=found)
+    asked = world(model, (), refining=RefineSettings(drafts=6), examples=found)
     answer = run(ensemble_refining, asked, OPEN_QUESTION)
     assert (answer.state, answer.text, answer.decided_by) == ("answered", "All in all.", "synthesis")
     assert stages(model) == ["draft"] * 6 + ["synthesis"]
@@ -73,8 +74,8 @@ def test_drafts_are_varied_and_synthesized_once() -> None:
 def test_additional_drafts_keep_first_drafts() -> None:
     """So that those of a smaller N come out of the cache."""
     few, many = ScriptedModel(script), ScriptedModel(script)
-    run(ensemble_refining, world(few, (), refining=RefiningOptions(drafts=3)), OPEN_QUESTION)
-    run(ensemble_refining, world(many, (), refining=RefiningOptions(drafts=8)), OPEN_QUESTION)
+    run(ensemble_refining, world(few, (), refining=RefineSettings(drafts=3)), OPEN_QUESTION)
+    run(ensemble_refining, world(many, (), refining=RefineSettings(drafts=8)), OPEN_QUESTION)
     assert many.requests[:3] == few.requests[:3]
 
 
@@ -84,7 +85,7 @@ def test_failed_drafts_are_named_and_rest_is_synthesized() -> None:
             raise EndpointRejected("no")
         return NOT_FOUND if stage(request) == "draft" and request.sample == 1 else script(request)
 
-    asked = world(ScriptedModel(loses), (), refining=RefiningOptions(drafts=3))
+    asked = world(ScriptedModel(loses), (), refining=RefineSettings(drafts=3))
     answer = run(ensemble_refining, asked, OPEN_QUESTION)
     assert [draft.state for draft in answer.drafts] == ["failed", "abstained", "answered"]
     assert answer.state == "answered"
@@ -94,14 +95,14 @@ def test_failed_drafts_are_named_and_rest_is_synthesized() -> None:
 @pytest.mark.parametrize(("reply", "state"), [(NOT_FOUND, "abstained"), ("{", "unparsed")])
 def test_no_drafts_make_no_synthesis_call(reply: str, state: str) -> None:
     model = ScriptedModel(lambda _: reply)
-    answer = run(ensemble_refining, world(model, (), refining=RefiningOptions(drafts=2)), OPEN_QUESTION)
+    answer = run(ensemble_refining, world(model, (), refining=RefineSettings(drafts=2)), OPEN_QUESTION)
     assert answer.state == state
     assert "synthesis" not in stages(model)
 
 
 def test_multiple_choice_prompt_has_options_and_gives_choice() -> None:
     model = ScriptedModel(lambda _: answered("It does.", choice="A"))
-    answer = run(ensemble_refining, world(model, (), refining=RefiningOptions(drafts=2)), QUESTION)
+    answer = run(ensemble_refining, world(model, (), refining=RefineSettings(drafts=2)), QUESTION)
     assert (answer.state, answer.choice) == ("answered", "A")
     assert all("A. yes" in request.messages[-1].content for request in model.requests)
 
@@ -118,7 +119,7 @@ def test_examples_have_form_of_question(strategy: Any, question: Question) -> No
         return Examples((WITH_OPTIONS, *EXAMPLES.examples))
 
     model = ScriptedModel(lambda _: answered("It does.", choice="A") if question.options else answered("It does."))
-    run(strategy, world(model, (), refining=RefiningOptions(drafts=1, rounds=0), examples=both), question)
+    run(strategy, world(model, (), refining=RefineSettings(drafts=1, rounds=0), examples=both), question)
     _, _, open_reply, asked, reply, last = model.requests[0].messages
     assert json.loads(open_reply.content) == {"result": {"found": True, "answer": "Colchicine does."}}
     assert "What stops it?" in asked.content
@@ -150,7 +151,7 @@ SCORES = {"One.": 0.2, "Two.": 0.9, "Three.": 0.4}
 def test_round_has_critique_and_improvement() -> None:
     """2 N + 1 calls, as in the study's code; examples in the first draft alone (errata P8)."""
     model = in_turn("One.", "Two.", "Three.")
-    asked = world(model, (), refining=RefiningOptions(rounds=2, keep="last"), examples=found, reward=rewarding(SCORES))
+    asked = world(model, (), refining=RefineSettings(rounds=2, keep="last"), examples=found, reward=rewarding(SCORES))
     answer = run(self_reflection, asked, OPEN_QUESTION)
     assert stages(model) == ["draft", "critique", "improvement", "critique", "improvement"]
     assert (answer.text, answer.decided_by) == ("Three.", "last draft")
@@ -167,7 +168,7 @@ def test_round_has_critique_and_improvement() -> None:
 
 
 def test_draft_with_best_reward_is_improved() -> None:
-    asked = world(in_turn(*SCORES), (), refining=RefiningOptions(rounds=2, keep="best"), reward=rewarding(SCORES))
+    asked = world(in_turn(*SCORES), (), refining=RefineSettings(rounds=2, keep="best"), reward=rewarding(SCORES))
     answer = run(self_reflection, asked, OPEN_QUESTION)
     assert (answer.text, answer.decided_by) == ("Two.", "best reward")
 
@@ -177,7 +178,9 @@ def test_judge_as_reward_is_named() -> None:
     model = in_turn(*SCORES)
     reward = rewarding(SCORES, judge="a-judge")
     answer = run(
-        self_reflection, world(model, (), refining=RefiningOptions(2, 2, "best"), reward=reward), OPEN_QUESTION
+        self_reflection,
+        world(model, (), refining=RefineSettings(drafts=2, rounds=2, keep="best"), reward=reward),
+        OPEN_QUESTION,
     )
     assert answer.decided_by == "best mark, judged by a-judge"
     seen = model.requests[2].messages[-1].content
@@ -187,7 +190,7 @@ def test_judge_as_reward_is_named() -> None:
 
 def test_without_reward_model_last_draft_is_answer() -> None:
     model = in_turn(*SCORES)
-    answer = run(self_reflection, world(model, (), refining=RefiningOptions(rounds=2, keep="best")), OPEN_QUESTION)
+    answer = run(self_reflection, world(model, (), refining=RefineSettings(rounds=2, keep="best")), OPEN_QUESTION)
     assert (answer.text, answer.decided_by) == ("Three.", "last draft")
     assert not any("reward model" in request.messages[-1].content for request in model.requests)
 
@@ -198,7 +201,7 @@ def test_failed_reward_is_noted_and_scored_drafts_count() -> None:
             raise EndpointRejected("no")
         return {"truthfulness": SCORES[text]}
 
-    asked = world(in_turn(*SCORES), (), refining=RefiningOptions(rounds=2), reward=Rewarder(reward))
+    asked = world(in_turn(*SCORES), (), refining=RefineSettings(rounds=2), reward=Rewarder(reward))
     answer = run(self_reflection, asked, OPEN_QUESTION)
     assert (answer.text, answer.decided_by) == ("Three.", "best reward")
     assert [notice.message for notice in asked.of(Notice)] == ["draft 1 has no reward: no"]
@@ -210,7 +213,7 @@ def test_failed_round_keeps_previous_draft() -> None:
             raise EndpointRejected("no")
         return script(request)
 
-    asked = world(ScriptedModel(fails), (), refining=RefiningOptions(rounds=3))
+    asked = world(ScriptedModel(fails), (), refining=RefineSettings(rounds=3))
     answer = run(self_reflection, asked, OPEN_QUESTION)
     assert (answer.state, answer.text) == ("answered", "Draft 0.")
     assert [notice.message for notice in asked.of(Notice)] == ["round 1: no; the earlier drafts remain"]
@@ -219,7 +222,7 @@ def test_failed_round_keeps_previous_draft() -> None:
 def test_failed_draft_ends_rounds_with_note() -> None:
     said = {"draft": answered("One."), "improvement": NOT_FOUND}
     model = ScriptedModel(lambda request: said.get(stage(request)) or script(request))
-    asked = world(model, (), refining=RefiningOptions(rounds=5))
+    asked = world(model, (), refining=RefineSettings(rounds=5))
     answer = run(self_reflection, asked, OPEN_QUESTION)
     assert (answer.state, answer.text) == ("answered", "One.")
     assert [notice.message for notice in asked.of(Notice)] == [
@@ -229,5 +232,5 @@ def test_failed_draft_ends_rounds_with_note() -> None:
 
 def test_abstaining_first_draft_is_final() -> None:
     model = ScriptedModel(lambda _: NOT_FOUND)
-    answer = run(self_reflection, world(model, (), refining=RefiningOptions(rounds=3)), OPEN_QUESTION)
+    answer = run(self_reflection, world(model, (), refining=RefineSettings(rounds=3)), OPEN_QUESTION)
     assert (answer.state, stages(model)) == ("abstained", ["draft"])

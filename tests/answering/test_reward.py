@@ -8,10 +8,11 @@ import pytest
 
 from epicrisis.answering.drafts import ATTRIBUTES, RewardFormat, request_reward
 from epicrisis.answering.strategies.self_reflection import self_reflection
-from epicrisis.answering.strategy_context import RefiningOptions, Rewarder
+from epicrisis.answering.strategy_context import Rewarder
 from epicrisis.answering.structured_request import Unreadable
 from epicrisis.core.answers import ModelCalled
 from epicrisis.core.protocols import ChatRequest
+from epicrisis.settings.tables import RefineSettings
 from epicrisis.testing.chat import ScriptedModel
 from tests.support.strategies import OPEN_QUESTION, items_of, run, said, world
 
@@ -44,7 +45,7 @@ def test_reward_judge_uses_model_of_role_and_is_recorded() -> None:
         ScriptedModel(writes),
         (),
         models={"reward": judge},
-        refining=RefiningOptions(rounds=0, keep="best"),
+        refining=RefineSettings(rounds=0, keep="best"),
         reward=Rewarder(request_reward, "judge"),
     )
     answer = run(self_reflection, asked, OPEN_QUESTION)

@@ -13,11 +13,11 @@ import pytest
 from epicrisis.answering.confidence import estimate_confidence
 from epicrisis.answering.strategies.medprompt import medprompt
 from epicrisis.answering.strategies.self_consistency import self_consistency
-from epicrisis.answering.strategy_context import VotingOptions
 from epicrisis.core.answers import ExamplesFound, ModelCalled, Notice, Voted
 from epicrisis.core.errors import EndpointRejected
 from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.types import Example, Examples, Question
+from epicrisis.settings.tables import VoteSettings
 from epicrisis.testing.chat import ScriptedModel, count_words
 from epicrisis.testing.reader import build_voter
 from tests.support.strategies import NOT_FOUND, OPEN_QUESTION, run, world
@@ -45,7 +45,7 @@ async def found(question: Question) -> Examples:
 
 def test_votes_sample_one_prompt_and_majority_wins() -> None:
     model = ScriptedModel(lambda request: stating("AAB"[request.sample]))
-    asked = world(model, (), voting=VotingOptions(3, temperature=0.9, top_p=0.8))
+    asked = world(model, (), voting=VoteSettings(n=3, temperature=0.9, top_p=0.8))
     answer = run(self_consistency, asked, ASKED)
     assert (answer.state, answer.choice, answer.decided_by) == ("answered", "A", "majority")
     confidence = estimate_confidence(answer)
@@ -62,19 +62,19 @@ def test_votes_sample_one_prompt_and_majority_wins() -> None:
 def test_votes_for_equal_texts_are_summed() -> None:
     asked = Question("Which?", {"A": "other", "B": "same", "C": "same"}, "choice")
     model = ScriptedModel(lambda request: stating("AABCC"[request.sample]))
-    answer = run(self_consistency, world(model, (), voting=VotingOptions(5, shuffle=False)), asked)
+    answer = run(self_consistency, world(model, (), voting=VoteSettings(n=5, shuffle=False)), asked)
     assert (answer.choice, answer.distribution) == ("B", {"A": 0.4, "B": 0.6, "C": 0.0})
-    shuffled = run(self_consistency, world(always("B"), (), voting=VotingOptions(6, shuffle=True)), asked)
+    shuffled = run(self_consistency, world(always("B"), (), voting=VoteSettings(n=6, shuffle=True)), asked)
     assert {vote.choice for vote in shuffled.votes} == {"A", "B"}, "in whatever order they were shown"
 
 
 @pytest.mark.parametrize("votes", [4, 8, 20])
 def test_constant_first_letter_with_shuffling_gives_tie(votes: int) -> None:
     """Shuffled, every option gets as many votes: a tie, and no choice."""
-    answer = run(self_consistency, world(always("A"), (), voting=VotingOptions(votes, shuffle=True)), ASKED)
+    answer = run(self_consistency, world(always("A"), (), voting=VoteSettings(n=votes, shuffle=True)), ASKED)
     assert (answer.state, answer.choice, answer.decided_by) == ("abstained", None, "tie")
     assert answer.distribution == dict.fromkeys("ABCD", 0.25)
-    unshuffled = run(self_consistency, world(always("A"), (), voting=VotingOptions(votes)), ASKED)
+    unshuffled = run(self_consistency, world(always("A"), (), voting=VoteSettings(n=votes)), ASKED)
     assert unshuffled.choice == "A"
 
 
@@ -86,7 +86,7 @@ def test_odd_vote_count_has_no_letter_bias(votes: int) -> None:
     for i in range(200):
         asked = Question(f"Case {i}?", ASKED.options, "choice", str(i))
         chosen[
-            run(self_consistency, world(always("A"), (), voting=VotingOptions(votes, shuffle=True)), asked).choice
+            run(self_consistency, world(always("A"), (), voting=VoteSettings(n=votes, shuffle=True)), asked).choice
         ] += 1
     stated = 200 - chosen.pop(None, 0)
     assert stated in (0, 200)
@@ -114,7 +114,7 @@ def test_answer_text_without_letters_is_kept_from_shuffled_vote(text: str, stand
         (letter,) = re.findall(r"(?m)^([A-I])\. cause C$", request.messages[-1].content)
         return stating(letter).replace("It is.", text.format(letter.lower()))
 
-    answer = run(self_consistency, world(ScriptedModel(names), (), voting=VotingOptions(9, shuffle=True)), asked)
+    answer = run(self_consistency, world(ScriptedModel(names), (), voting=VoteSettings(n=9, shuffle=True)), asked)
     own = [vote.text for vote in answer.votes if vote.letter_order == tuple(options)]
     assert answer.choice == "C"
     assert answer.text == (text if stands else own[0] if own else "cause C")
@@ -123,19 +123,21 @@ def test_answer_text_without_letters_is_kept_from_shuffled_vote(text: str, stand
 def test_answer_text_omits_letters_of_shuffled_vote() -> None:
     """They were right where the options stood otherwise."""
     beliefs = {ASKED.text: {"scurvy": 1.0}}
-    answer = run(self_consistency, world(build_voter(beliefs), (), voting=VotingOptions(4, shuffle=True)), ASKED)
+    answer = run(self_consistency, world(build_voter(beliefs), (), voting=VoteSettings(n=4, shuffle=True)), ASKED)
     assert (answer.choice, answer.text) == ("B", "It is so.")
 
     def names_letters(request: ChatRequest) -> str:
         (letter,) = re.findall(r"(?m)^([A-D])\. scurvy$", request.messages[-1].content)
         return stating(letter).replace("It is.", f"Option {letter} it is.")
 
-    named = run(self_consistency, world(ScriptedModel(names_letters), (), voting=VotingOptions(4, shuffle=True)), ASKED)
+    named = run(
+        self_consistency, world(ScriptedModel(names_letters), (), voting=VoteSettings(n=4, shuffle=True)), ASKED
+    )
     assert (named.choice, named.text) == ("B", "scurvy")
 
 
 def test_uneven_vote_count_is_noted() -> None:
-    asked = world(always("A"), (), voting=VotingOptions(5, shuffle=True))
+    asked = world(always("A"), (), voting=VoteSettings(n=5, shuffle=True))
     run(self_consistency, asked, ASKED)
     assert [notice.message for notice in asked.of(Notice) if notice.kind == "unbalanced"] == [
         "5 votes over 4 options: the options are not equally often in every place"
@@ -144,7 +146,7 @@ def test_uneven_vote_count_is_noted() -> None:
 
 def test_tie_is_broken_only_by_named_rule() -> None:
     model = ScriptedModel(lambda request: stating("CBBC"[request.sample]))
-    answer = run(self_consistency, world(model, (), voting=VotingOptions(4, tie="first-vote")), ASKED)
+    answer = run(self_consistency, world(model, (), voting=VoteSettings(n=4, tie="first-vote")), ASKED)
     assert (answer.choice, answer.decided_by) == ("C", "first-vote")
 
 
@@ -155,7 +157,7 @@ def test_failed_votes_are_named_and_not_counted() -> None:
         return {1: NOT_FOUND, 2: "what?"}.get(request.sample, stating("D"))
 
     # The second try of vote 2 is sample 3 of the next seed: not readable either.
-    asked = world(ScriptedModel(lambda r: "what?" if r.seed else script(r)), (), voting=VotingOptions(4))
+    asked = world(ScriptedModel(lambda r: "what?" if r.seed else script(r)), (), voting=VoteSettings(n=4))
     answer = run(self_consistency, asked, ASKED)
     assert [vote.state for vote in answer.votes] == ["failed", "abstained", "unparsed", "answered"]
     assert (answer.state, answer.choice) == ("answered", "D")
@@ -167,7 +169,7 @@ def test_all_failed_votes_give_failure() -> None:
     def fails(_: ChatRequest) -> str:
         raise EndpointRejected("no such model: name another")
 
-    answer = run(self_consistency, world(ScriptedModel(fails), (), voting=VotingOptions(3)), ASKED)
+    answer = run(self_consistency, world(ScriptedModel(fails), (), voting=VoteSettings(n=3)), ASKED)
     assert answer.state == "failed"
     assert answer.failure is not None
     assert "no such model" in answer.failure.message
@@ -183,7 +185,7 @@ def test_question_without_options_is_rejected(strategy: Any) -> None:
 
 def test_medprompt_shows_examples_and_shuffles_options() -> None:
     model = always("A")
-    asked = world(model, (), voting=VotingOptions(4), examples=found)
+    asked = world(model, (), voting=VoteSettings(n=4), examples=found)
     answer = run(medprompt, asked, ASKED)
     assert answer.decided_by == "tie"
     assert asked.of(ExamplesFound) == [ExamplesFound(("e0", "e1", "e2"), ("leaked",), ("",))]
@@ -205,7 +207,7 @@ def test_example_text_is_escaped() -> None:
         return Examples((forged,))
 
     model = always("A")
-    run(medprompt, world(model, (), voting=VotingOptions(1), examples=one), ASKED)
+    run(medprompt, world(model, (), voting=VoteSettings(n=1), examples=one), ASKED)
     shown = "\n".join(message.content for message in model.requests[0].messages)
     assert not any(mark in shown for mark in ("<|im_end|>", "[INST]", "</s>", "[answer 2]"))
     (reply,) = (message.content for message in model.requests[0].messages if message.role == "assistant")
@@ -214,12 +216,12 @@ def test_example_text_is_escaped() -> None:
 
 def test_examples_over_window_fail_without_truncation() -> None:
     roomy = always("A")
-    run(medprompt, world(roomy, (), voting=VotingOptions(2), examples=found), ASKED)
+    run(medprompt, world(roomy, (), voting=VoteSettings(n=2), examples=found), ASKED)
     request = roomy.requests[0]
     needed = sum(count_words(message.content) for message in request.messages) + request.max_tokens
     # One token less than all three need: two of them would fit.
     model = ScriptedModel(lambda _: stating("A"), context_tokens=needed - 1)
-    answer = run(medprompt, world(model, (), voting=VotingOptions(2), examples=found), ASKED)
+    answer = run(medprompt, world(model, (), voting=VoteSettings(n=2), examples=found), ASKED)
     assert answer.state == "over-window"
     assert answer.failure is not None
     assert "3 solved questions do not fit the model's window" in answer.failure.message
@@ -233,7 +235,7 @@ def questions(n: int) -> list[Question]:
     return [Question(f"Case {i}: what is it?", ASKED.options, "choice", str(i), "ABCD"[i % 4]) for i in range(n)]
 
 
-def accuracy(asked: list[Question], model: ScriptedModel, voting: VotingOptions) -> float:
+def accuracy(asked: list[Question], model: ScriptedModel, voting: VoteSettings) -> float:
     return sum(
         run(self_consistency, world(model, (), voting=voting), each).choice == each.gold for each in asked
     ) / len(asked)
@@ -246,9 +248,9 @@ def test_shuffling_removes_bias_to_first_option() -> None:
     asked = questions(80)
     beliefs = {each.text: {text: float(letter == each.gold) for letter, text in each.options.items()} for each in asked}
     biased = build_voter(beliefs, first=0.6)
-    plain = accuracy(asked, biased, VotingOptions(12, shuffle=False))
+    plain = accuracy(asked, biased, VoteSettings(n=12, shuffle=False))
     assert plain < 0.55
-    assert accuracy(asked, biased, VotingOptions(12, shuffle=True)) > 0.95
+    assert accuracy(asked, biased, VoteSettings(n=12, shuffle=True)) > 0.95
 
 
 def _right_first(question: Question) -> list[str]:
@@ -264,5 +266,5 @@ def test_accuracy_follows_plurality_of_vote_distribution(n: int) -> None:
     expected = float(np.mean(counts[:, 0] > counts[:, 1:].max(axis=1)))
     asked = questions(200)
     beliefs = {each.text: dict(zip(_right_first(each), shares, strict=True)) for each in asked}
-    seen = accuracy(asked, build_voter(beliefs), VotingOptions(n))
+    seen = accuracy(asked, build_voter(beliefs), VoteSettings(n=n))
     assert abs(seen - expected) < 3.3 * (expected * (1 - expected) / len(asked)) ** 0.5

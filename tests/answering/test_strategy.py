@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 import epicrisis
-from epicrisis.answering.strategy import find_strategy, list_strategies, list_strategy_names
+from epicrisis.answering.strategy import find_strategy, list_strategies
 from epicrisis.core.errors import InputError
+from epicrisis.core.strategy_names import list_strategy_names
 
 TWO_PASS = '''
 """Two-pass RAG."""
@@ -24,7 +25,8 @@ STRATEGY = Strategy(name="two-pass", run=rag, label="Read everything twice", hel
 SHOW = """
 import json
 from typing import get_args
-from epicrisis.answering.strategy import StrategyName, find_strategy, writes_citations
+from epicrisis.answering.strategy import find_strategy, writes_citations
+from epicrisis.core.strategy_names import StrategyName
 from epicrisis.cli.options import STRATEGY
 from epicrisis.server.page.question_form import find_strategy as of_page
 from epicrisis.server.resources import RequestSettings, list_possible_strategies

@@ -132,7 +132,7 @@ def test_unconfirmed_run_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.Mo
     """The question is about the cases with their overrides."""
     model = {"name": "https://models.example.org/v1#m"}
     settings = load_settings({"strategy": "closed-book", "models": {"writer": model}, "home": tmp_path})
-    cases = [Case(question, {}, RunOverrides("chain-of-thought")) for question in QUESTIONS[:3]]
+    cases = [Case(question, {}, RunOverrides(options={"strategy": "chain-of-thought"})) for question in QUESTIONS[:3]]
     folder = tmp_path / "run"
     arguments_of_question: list[Any] = []
 

@@ -278,7 +278,10 @@ def test_drug_of_another_person_does_not_conflict(text: str, count: int) -> None
 
 def test_facts_switched_off_compute_nothing(tmp_path: Path) -> None:
     assert answer_of(tmp_path / "a", COURSE, "creatinine trend", facts=False).computed is None
-    assert answer_of(tmp_path / "b", COURSE, "creatinine trend", overrides=RunOverrides(facts=False)).computed is None
+    assert (
+        answer_of(tmp_path / "b", COURSE, "creatinine trend", overrides=RunOverrides(options={"facts": False})).computed
+        is None
+    )
 
 
 def test_document_after_the_as_of_date_is_not_counted(tmp_path: Path) -> None:

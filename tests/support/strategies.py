@@ -14,6 +14,7 @@ from epicrisis.core.answers import Answer, Event
 from epicrisis.core.prompts import unfence
 from epicrisis.core.protocols import ChatModel, ChatRequest
 from epicrisis.core.types import Hit, Passage, Preflight, Question, Ranking, Scope
+from epicrisis.settings.settings import AnswerOptions
 from epicrisis.testing.chat import Script, ScriptedModel
 
 T = TypeVar("T")
@@ -70,6 +71,11 @@ def stages(model: ScriptedModel) -> list[str]:
     return [stage_of(request) for request in model.requests]
 
 
+_RENAMED = {"voting": "votes", "refining": "refine"}
+_OPTIONS = {*AnswerOptions.model_fields, *_RENAMED} - {"preflight", "examples", "scope"}
+"""What a context takes from its options."""
+
+
 @dataclass
 class World:
     """A context, the events it emitted, and the number of searches."""
@@ -104,7 +110,11 @@ def world(
         assert verdict is not None
         return verdict
 
+    settings = {_RENAMED.get(name, name): more.pop(name) for name in list(more) if name in _OPTIONS}
     context = Context(
+        options=AnswerOptions(citing="quotes", describe_sources=False, unverified="keep", count="documents").model_copy(
+            update=settings
+        ),
         models={**dict.fromkeys(("writer", "map", "reduce"), model), **(models or {})},
         scope=scope or Scope(),
         emit=events.append,

@@ -19,41 +19,33 @@ from epicrisis.core.prompts import (
     remove_datamarks_from_json,
     repeat_instructions,
 )
+from epicrisis.settings.tables import DefenceSettings
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class DefenceOptions:
-    """Options against documents that attack the reader. All are off by default."""
+class Defence:
+    """What the options against documents that attack the reader do to prompts and replies."""
 
-    datamarking: bool = False
-    """Replace the spaces of documents by a mark (Spotlighting, section 3.2)."""
-    repeat: bool = False
-    """Repeat the task after the documents."""
-    isolated_votes: bool = False
-    """Read each document or passage alone, and take the majority of their choices."""
-    structured_findings: bool = False
-    """Pass only the options and the numbered sentences of map replies to the reduce call."""
-    count_unverified: bool = True
-    """Whether an isolated vote without a verified quotation counts."""
+    options: DefenceSettings
 
     def protect_prompt(self, prompt: Prompt) -> Prompt:
         """Return the prompt as the model reads it."""
-        if self.repeat:
+        if self.options.repeat:
             prompt = repeat_instructions(prompt)
-        return datamark_prompt(prompt) if self.datamarking else prompt
+        return datamark_prompt(prompt) if self.options.datamarking else prompt
 
     def protect_format(self, reply_format: ReplyFormat[T], role: str) -> ReplyFormat[T]:
         """Return the format with a reader that undoes datamarks, and drops free text of map replies."""
-        drops_text = self.structured_findings and role == "map"
-        if not self.datamarking and not drops_text:
+        drops_text = self.options.structured_findings and role == "map"
+        if not self.options.datamarking and not drops_text:
             return reply_format
-        return _ProtectedFormat(reply_format, self.datamarking, drops_text)
+        return _ProtectedFormat(reply_format, self.options.datamarking, drops_text)
 
     def remove_marks(self, piece: str) -> str:
         """Return a piece of a streamed reply as it is shown."""
-        return piece.replace(DATAMARK, " ") if self.datamarking else piece
+        return piece.replace(DATAMARK, " ") if self.options.datamarking else piece
 
 
 @dataclass(frozen=True, slots=True)

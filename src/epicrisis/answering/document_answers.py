@@ -53,12 +53,12 @@ _INSTEAD = re.compile(r"(?i)\b(?:but|however|although|though|while|suggest\w{0,3
 
 def wants_span(question: Question, context: Context) -> bool:
     """Return whether the answer must be words of a document."""
-    return question.form == "extractive" and context.extract == "span"
+    return question.form == "extractive" and context.options.extract == "span"
 
 
 def wants_confidence(question: Question, context: Context) -> bool:
     """Return whether map replies have a rationale and a confidence. Words of a document have none."""
-    return context.map_confidence and not wants_span(question, context)
+    return context.options.map_confidence and not wants_span(question, context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ async def build_documents_request(
         request = prompts.build_reading(question, passages, context.scope, template, context.about)
         return DocumentsRequest(passages, *request)
     sentences = NumberedSentences()
-    if context.citing == "numbers":
+    if context.options.citing == "numbers":
         # Before the selection, because a reranker may be another machine.
         check_scope(passages, context.scope)
         sentences = await select_numbered_sentences(question, context, passages)
@@ -109,7 +109,9 @@ async def build_documents_request(
             with_confidence=wants_confidence(question, context),
         )
     name = "extract" if wants_span(question, context) else template
-    documents = fence_passages(passages, context.scope, sentences.quotations, with_study=context.describe_sources)
+    documents = fence_passages(
+        passages, context.scope, sentences.quotations, with_study=context.options.describe_sources
+    )
     folder = NUMBERED_PROMPTS if n else PROMPTS
     variables: dict[str, Any] = {}
     if isinstance(reply_format, AnswerFormat) and reply_format.with_confidence:

@@ -174,7 +174,7 @@ def _get_vote(question: Question, context: Context, partial: PartialAnswer) -> s
     if partial.state != "relevant" or choice is None or is_unanswerable(choice, question.options):
         return None
     is_verified = any(map(attrgetter("verified"), partial.quotations))
-    if not is_verified and not context.defence.count_unverified:
+    if not is_verified and context.options.unverified != "keep":
         return None
     return first_same_option(question.options, choice)
 

@@ -77,11 +77,11 @@ async def map_reduce(question: Question, context: Context, passages: tuple[Passa
 
 
 async def partition(question: Question, context: Context, passages: Sequence[Passage]) -> list[DocumentsRequest]:
-    """Return the map requests of parts of `context.partition` passages, halved to fit the window.
+    """Return the map requests of parts of `context.options.partition` passages, halved to fit the window.
 
     Raises ContextOverflow.
     """
-    queue = partition_passages(passages, context.partition, context.count)
+    queue = partition_passages(passages, context.options.partition, context.count)
     requests: list[DocumentsRequest] = []
     while queue:
         part = queue.pop(0)
@@ -181,7 +181,7 @@ async def _sum_up(
     the reply. The reply to a half has a confidence if findings have.
     """
     sentences = NumberedSentences()
-    if context.citing == "numbers":
+    if context.options.citing == "numbers":
         quotations = itertools.chain.from_iterable(map(attrgetter("quotations"), findings))
         verified = [quotation for quotation in quotations if quotation.start is not None]
         sentences = await number_quotations(question, context, verified)
@@ -270,7 +270,7 @@ def build_reduce_request(
         option = f"option {finding.choice}" if finding.choice else ""
         if n and finding.choice:
             option = f'option "{question.options.get(finding.choice, finding.choice)}"'
-        studies = _list_study_types(sources) if context.describe_sources else ""
+        studies = _list_study_types(sources) if context.options.describe_sources else ""
         confidence = _describe_confidence(finding) if with_confidence else ""
         notes = ", ".join(filter(None, (option, newest, studies, confidence)))
         item = f"{finding.text} ({notes})" if notes else finding.text

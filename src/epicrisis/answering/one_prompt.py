@@ -43,7 +43,7 @@ CITATIONS = "citations"
 
 def check_route(context: Context) -> None:
     """Raise InputError if a question without a patient would go to the whole record."""
-    if context.route == "full-context" and context.scope.patient is None:
+    if context.options.route == "full-context" and context.scope.patient is None:
         raise InputError(
             "setting route: full-context reads a patient's record: say whose (--patient), or use route=brief-context"
         )
@@ -61,15 +61,15 @@ async def answer_in_one_prompt(
     If they do not answer the question, and there is a route, return the answer of BriefContext from `everything`, or
     that from the whole record. Raises ChatError and Unreadable.
     """
-    if context.rotations > 1:
+    if context.options.rotations > 1:
         answer = await answer_by_rotations(question, context, passages, strategy)
     else:
         answer = await answer_from_documents(question, context, passages, strategy)
-    if context.route == "off" or not _says_unanswerable(answer):
+    if context.options.route == "off" or not _says_unanswerable(answer):
         return answer
-    message = f"the documents in one prompt do not answer the question: asked again by {context.route}"
+    message = f"the documents in one prompt do not answer the question: asked again by {context.options.route}"
     context.emit(Notice("routed", message))
-    if context.route == "brief-context":
+    if context.options.route == "brief-context":
         return replace(await map_reduce(question, context, everything), strategy=strategy)
     record = await context.record(question)
     context.emit(Retrieved(record))
@@ -107,9 +107,11 @@ async def answer_by_rotations(
     The state is that of the votes: an abstention if more abstain, or if options are tied under the tie rule. Raises
     ChatError and Unreadable if there is only one order.
     """
-    orders = rotate_passages(passages, context.count, context.rotations)
-    if len(orders) < context.rotations:
-        message = f"{count_noun(len(orders), 'rotation')} instead of {context.rotations}: there are no more documents"
+    orders = rotate_passages(passages, context.count, context.options.rotations)
+    if len(orders) < context.options.rotations:
+        message = (
+            f"{count_noun(len(orders), 'rotation')} instead of {context.options.rotations}: there are no more documents"
+        )
         context.emit(Notice("rotations", message))
     if len(orders) == 1:
         return await answer_from_documents(question, context, passages, strategy)
@@ -161,7 +163,7 @@ def _decide(question: Question, context: Context, votes: Sequence[Vote], answers
         if len(abstentions) > len(answered):
             return abstentions[0]
         return replace(choose_by_citations(answered), decided_by=CITATIONS)
-    tally = count_votes(votes, tuple(question.options), context.voting.tie)
+    tally = count_votes(votes, tuple(question.options), context.options.votes.tie)
     if tally.choice is None:
         text = "The votes are tied between options." if tally.decided_by == TIE else ""
         winner = Answer(question, answers[0].strategy, tally.state, text=text)

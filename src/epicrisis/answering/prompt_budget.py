@@ -43,8 +43,8 @@ async def cut_ranking(question: Question, context: Context, ranking: Ranking, st
     limit.
     """
     cut = find_strategy(strategy).cut
-    if cut is None or context.route == "full-context":
-        raise InputError(f"prompts of {strategy}, route {context.route}, have no limit: leave the limit out")
+    if cut is None or context.options.route == "full-context":
+        raise InputError(f"prompts of {strategy}, route {context.options.route}, have no limit: leave the limit out")
     return await cut(question, context, ranking, limit)
 
 
@@ -79,7 +79,7 @@ async def fit_sentences(
     `cut` returns the passages of that many sentences. With a route, half of the limit is for BriefContext. The best
     sentence is read however long it is. Raises ChatError.
     """
-    share = limit // 2 if context.route != "off" else limit
+    share = limit // 2 if context.options.route != "off" else limit
 
     async def count_prompts(n: int) -> int:
         return await count_rotated_prompts(question, context, cut(n))
@@ -90,7 +90,7 @@ async def fit_sentences(
 async def count_map_reduce(question: Question, context: Context, passages: Sequence[Passage]) -> int:
     """Return the prompt tokens of BriefContext for these passages, with findings as long as they may be."""
     total = 0
-    parts = partition_passages(passages, context.partition, context.count)
+    parts = partition_passages(passages, context.options.partition, context.count)
     for part in parts:
         total += await _count_request(question, context, part, "map")
     findings: list[PartialAnswer] = []
@@ -103,9 +103,9 @@ async def count_map_reduce(question: Question, context: Context, passages: Seque
 def _make_longest_finding(number: int, context: Context) -> PartialAnswer:
     """Return a finding as long as one may be, with the sentences that the reduce call may name."""
     length = FINDING_CHARACTERS + len(_NOTES)
-    if context.citing == "numbers":
+    if context.options.citing == "numbers":
         length += MAX_QUOTES * QUOTE_CHARACTERS
-    rationale = _fill(RATIONALE_CHARACTERS) if context.map_confidence else ""
+    rationale = _fill(RATIONALE_CHARACTERS) if context.options.map_confidence else ""
     return PartialAnswer(number, (), "relevant", _fill(length), "A", rationale=rationale, confidence=5.0)
 
 
@@ -136,7 +136,7 @@ async def _find_largest(most: int, count: Callable[[int], Awaitable[int]], limit
 
 async def count_rotated_prompts(question: Question, context: Context, passages: tuple[Passage, ...]) -> int:
     """Return the tokens of one prompt with these passages, times its rotations."""
-    rotations = max(1, min(context.rotations, len(group_passages(passages, context.count))))
+    rotations = max(1, min(context.options.rotations, len(group_passages(passages, context.count))))
     return rotations * await _count_request(question, context, passages, "rag")
 
 

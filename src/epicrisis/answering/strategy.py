@@ -6,16 +6,15 @@ A new strategy is one new file there. Commands, the page, the server, plans and 
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from epicrisis.core.answers import Answer
 from epicrisis.core.errors import InputError
+from epicrisis.core.strategy_names import list_strategy_names
 from epicrisis.core.types import Question, Ranking
 
 if TYPE_CHECKING:
@@ -61,13 +60,6 @@ class Strategy:
         return self.needs_library and self.needs_model
 
 
-@cache
-def list_strategy_names() -> tuple[str, ...]:
-    """Return the names of all strategies, in alphabetical order. Imports none of them."""
-    folder = Path(__file__).with_name("strategies")
-    return tuple(sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules([str(folder)])))
-
-
 def find_strategy(name: str) -> Strategy:
     """Return the strategy of this name. Raises InputError if there is none."""
     if name not in list_strategy_names():
@@ -86,10 +78,3 @@ def list_strategies() -> tuple[Strategy, ...]:
 def writes_citations(name: str) -> bool:
     """Return whether answers of this strategy cite documents in a chat model's claims. Other programs' do not."""
     return name in list_strategy_names() and find_strategy(name).cites
-
-
-if TYPE_CHECKING:
-    StrategyName: TypeAlias = str
-else:
-    StrategyName = Literal[list_strategy_names()]
-"""The name of a strategy, checked where it enters."""

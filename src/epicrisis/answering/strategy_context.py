@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from epicrisis.answering.defence import DefenceOptions
+from epicrisis.answering.defence import Defence
 from epicrisis.answering.paper_prompts import MapReducePrompts, PaperPrompts
 from epicrisis.answering.reply_stream import ReplyStream
 from epicrisis.answering.structured_request import ReplyFormat, Sampling, Unreadable, fits_window, request_structured
@@ -28,19 +28,15 @@ from epicrisis.core.protocols import ChatModel, ChatReply, ChatRequest, DeltaCal
 from epicrisis.core.types import (
     AnswerState,
     CharacterSpan,
-    CitingMode,
     CountUnit,
-    DraftSelection,
     Examples,
-    ExtractionTarget,
     Preflight,
     Question,
     Ranking,
-    RouteTarget,
     Scope,
     SentenceRanking,
-    TieRule,
 )
+from epicrisis.settings.settings import AnswerOptions
 from epicrisis.system.telemetry import span
 
 T = TypeVar("T")
@@ -50,27 +46,6 @@ NUMBERED_PROMPTS = "epicrisis.answering.prompts.numbered"
 CONFIDENCE_PROMPTS = "epicrisis.answering.prompts.confidence"
 """The prompts of `map_confidence`."""
 MAJORITY, TIE = "majority", "tie"
-
-
-@dataclass(frozen=True, slots=True)
-class VotingOptions:
-    """How votes are drawn and counted."""
-
-    n: int = 5
-    temperature: float = 0.7
-    top_p: float = 1.0
-    shuffle: bool | None = None
-    """Whether each vote sees the options in a different order. None leaves it to the strategy."""
-    tie: TieRule = "abstain"
-
-
-@dataclass(frozen=True, slots=True)
-class RefiningOptions:
-    """How OpenMedprompt drafts and refines open answers."""
-
-    drafts: int = 5
-    rounds: int = 5
-    keep: DraftSelection = "best"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,66 +76,55 @@ TextComparison: TypeAlias = Callable[[Sequence[str], Sequence[str]], Awaitable[S
 """Return for each text of the first list the similarity to each of the second; higher is more similar."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """Everything that a strategy may use. `deadline` is a time of `time.monotonic()`."""
+    """Everything that a strategy may use: the options of the answer, the models, and the ways to the evidence."""
 
+    options: AnswerOptions
     models: Mapping[str, ChatModel]
     """By role: `writer`, `map`, `reduce`."""
     scope: Scope
     emit: Callable[[Event], None]
     retrieve: Callable[[Question], Awaitable[Ranking]]
+    record: Callable[[Question], Awaitable[Ranking]] = _refuse_record
+    """Return every note of the patient's record in chronological order."""
     preflight: Callable[[Question], Awaitable[Preflight]] | None = None
-    partition: int = 4
-    """Size of one part of BriefContext, in units of `count`."""
-    count: CountUnit = "documents"
-    seed: int = 0
-    sampling: Mapping[str, Sampling] = field(default_factory=dict)
-    deadline: float | None = None
-    voting: VotingOptions = field(default_factory=VotingOptions)
     examples: Callable[[Question], Awaitable[Examples]] | None = None
     """Find solved questions for the prompt. None without a library of examples."""
-    refining: RefiningOptions = field(default_factory=RefiningOptions)
     reward: Rewarder | None = None
     select_sentences: SentenceSelection = _refuse_selection
     """Return the best sentences, at most so many, of the ranking, or of a search without a ranking."""
     read_whole: Callable[[Ranking], Awaitable[Ranking]] | None = None
     """Return the ranking with the other passages of its first documents behind it. None: only the ranking is read."""
-    sentences: int = 8
-    """How many sentences to select."""
     split_sentences: SentenceSplitting = _refuse_splitting
     """Return the spans of the sentences of a text, in order."""
-    neighbours: int = 1
-    """How many sentences before and after a selected one the strategy focused reads."""
-    focus_tokens: int | None = None
-    """Limit for the sentences that the strategy focused reads, by the writer's tokenizer."""
-    prompt_tokens: int | None = None
-    """Limit for all prompts of a question together, of the strategies rag, brief-context and focused."""
-    rotations: int = 1
-    """Prompts with the documents in rotated order, whose answers vote."""
-    route: RouteTarget = "off"
-    """Where a question goes whose documents do not answer it in one prompt."""
-    citing: CitingMode = "quotes"
-    ranks: Mapping[str, int] = field(default_factory=dict)
-    """The rank of each passage by the search, for the selection of numbered sentences. Empty for a whole record."""
-    map_confidence: bool = False
-    """Whether map replies of BriefContext have a rationale and a confidence, which the reduce call weighs."""
     compare_texts: TextComparison | None = None
     """Compare texts by the encoder. None without one."""
-    record: Callable[[Question], Awaitable[Ranking]] = _refuse_record
-    """Return every note of the patient's record in chronological order."""
-    extract: ExtractionTarget = "span"
-    describe_sources: bool = False
-    """Whether prompts state the study type of each source."""
+    ranks: Mapping[str, int] = field(default_factory=dict)
+    """The rank of each passage by the search, for the selection of numbered sentences. Empty for a whole record."""
+    sampling: Mapping[str, Sampling] = field(default_factory=dict)
+    deadline: float | None = None
+    """A time of `time.monotonic()`."""
     about: tuple[str, ...] = ()
     """Lines before the documents of a prompt: the patient, the order, the meaning of the question's time words."""
     record_about: tuple[str, ...] = ()
     """The same lines for a prompt with the whole record."""
-    defence: DefenceOptions = field(default_factory=DefenceOptions)
+    prompt_tokens: int | None = None
+    """Limit for all prompts of a question together, of strategies that can be cut."""
     paper_prompts: PaperPrompts | None = None
     """The prompts of a paper for rag, brief-context and closed-book, in place of ours."""
     streams: bool = True
     """Whether replies are read while they are written, where a strategy shows them."""
+
+    @property
+    def count(self) -> CountUnit:
+        """The unit of `k` and of a partition for this question."""
+        return self.options.count_unit(self.scope.patient)
+
+    @property
+    def defence(self) -> Defence:
+        """What is done to prompts and replies against documents that attack the reader."""
+        return Defence(self.options.defence)
 
     @property
     def map_reduce_prompts(self) -> MapReducePrompts | None:
@@ -227,7 +191,7 @@ class Context:
 
         parameters = sampling or self.sampling_of(role)
         return await request_structured(
-            send, prompt, reply_format, parameters, self.seed, sample=sample, on_retry=on_retry
+            send, prompt, reply_format, parameters, self.options.seed, sample=sample, on_retry=on_retry
         )
 
     async def call_model(

@@ -124,4 +124,4 @@ def make_chat_verifier(context: Context, role: str, check: ChatCheck = "model") 
     async def send(prompt: Prompt, request: ChatRequest) -> ChatReply:
         return await context.call_model(role, STAGE, prompt, request)
 
-    return ChatVerifier(send, context.models[role].name, context.seed, check)
+    return ChatVerifier(send, context.models[role].name, context.options.seed, check)

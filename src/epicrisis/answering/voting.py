@@ -93,10 +93,10 @@ async def vote(
     if not question.options:
         message = f"{strategy} counts votes for options and this question has none: ask it by ensemble-refining"
         return Answer(question, strategy, "failed", failure=Failure("NoOptions", message))
-    n = context.voting.n
+    n = context.options.votes.n
     orders = (keep_order(question.options),) * n
     if shuffle:
-        orders = shuffle_options(question.options, n, f"{context.seed}/{question.key}")
+        orders = shuffle_options(question.options, n, f"{context.options.seed}/{question.key}")
     if shuffle and n % len(question.options):
         counts = f"{count_noun(n, 'vote')} over {len(question.options)} options"
         message = f"{counts}: the options are not equally often in every place"
@@ -110,7 +110,7 @@ async def vote(
     for number, (order, request) in enumerate(zip(orders, requests, strict=True)):
         calls.append(_cast_vote(context, number, order, *request))
     votes = await gather_all(calls)
-    tally = count_votes(votes, tuple(question.options), context.voting.tie)
+    tally = count_votes(votes, tuple(question.options), context.options.votes.tie)
     missing = [vote for vote in votes if vote.state in ("failed", "unparsed")]
     context.report_missing(list(map(attrgetter("number"), missing)), len(votes), "vote", "failed or unreadable")
     answer = Answer(
@@ -136,7 +136,7 @@ async def _cast_vote(
 ) -> Vote:
     """Return one vote. Never raises ChatError or Unreadable."""
     tracked, usages = context.track_usage()
-    voting = context.voting
+    voting = context.options.votes
     sampling = replace(context.sampling_of("writer"), temperature=voting.temperature, top_p=voting.top_p)
     vote = Vote(number, order.letters, "abstained")
     try:

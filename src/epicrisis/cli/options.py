@@ -8,10 +8,10 @@ from typing import Annotated, Any, get_args
 
 from typer import Argument, BadParameter, Option
 
-from epicrisis.answering.strategy import StrategyName
 from epicrisis.cli.command import SharedOption
 from epicrisis.cli.terminal import say
 from epicrisis.core.errors import InputError, SettingsError
+from epicrisis.core.strategy_names import StrategyName
 from epicrisis.core.types import CitationStyle, SearchMode
 from epicrisis.models.cluster import ClusterAddress, parse_cluster
 from epicrisis.system.local_only import set_local_only

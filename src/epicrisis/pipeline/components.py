@@ -319,12 +319,6 @@ def read_sampling(settings: Settings) -> dict[str, Sampling]:
     return sampling
 
 
-def read_prompt_options(settings: Settings) -> dict[str, Any]:
-    """Return the options of rag and focused, by their names in a context."""
-    names = ("sentences", "neighbours", "focus_tokens", "rotations", "route")
-    return {name: getattr(settings, name) for name in names}
-
-
 def open_cache(settings: Settings, search: LibrarySearch | None) -> tuple[ReplyCache | None, str | None]:
     """Return the reply cache, or None with a notice if the default cache cannot be opened.
 

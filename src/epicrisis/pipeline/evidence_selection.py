@@ -320,7 +320,7 @@ async def fit_notes(question: Question, context: Context, ranking: Ranking, toke
         counts: dict[str, int] = {}
         for passage in ranking.passages:
             counts[passage.id] = await model.count_tokens(
-                (Message("user", format_passage(passage, with_study=context.describe_sources)),)
+                (Message("user", format_passage(passage, with_study=context.options.describe_sources)),)
             )
         notes, _ = fit_budget(ranking.passages, tokens, lambda passage: counts[passage.id])
         budget = f"the budget of {tokens:,} tokens"

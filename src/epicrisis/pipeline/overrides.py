@@ -2,70 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from epicrisis.answering.paper_prompts import PaperPrompts
 from epicrisis.answering.prompt_budget import cut_ranking
-from epicrisis.answering.strategy_context import Context, RefiningOptions, SentenceSelection, VotingOptions
+from epicrisis.answering.strategy_context import Context, SentenceSelection
 from epicrisis.core.prompts import TIME_ORDER_STATEMENT
 from epicrisis.core.types import (
-    CountUnit,
     Examples,
-    ExtractionTarget,
     Preflight,
     Question,
     Ranking,
-    RouteTarget,
     Scope,
     SentenceRanking,
 )
+from epicrisis.settings.settings import AnswerOptions
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunOverrides:
-    """Options for one question. None leaves an option to the settings."""
+    """What one question gets in place of the settings and of a search. None leaves it to them."""
 
-    strategy: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of `AnswerOptions` with other values: `{"strategy": "rag", "rotations": 4}`."""
     ranking: Ranking | None = None
     """The evidence to read, in place of a search or the record."""
+    whole: Ranking | None = None
+    """The evidence for a second attempt, if `ranking` leaves out notes by time and gives no answer."""
+    sentences: SentenceRanking | None = None
+    """Sentences of the ranking, best first, in place of a selection."""
     preflight: bool | Preflight = True
     """False: no check. A verdict is used in place of a check."""
-    partition: int | None = None
-    count: CountUnit | None = None
-    """The unit of a partition."""
-    seed: int | None = None
+    examples: Examples | None = None
+    """Solved questions for the prompt, in place of a search."""
+    scope: Scope | None = None
+    about: tuple[str, ...] | None = None
+    """Lines before the documents; see `Context.about`."""
+    prompt_tokens: int | None = None
+    """Limit for all prompts of the question together. It needs a strategy and a `ranking`, whose end is cut off."""
+    paper_prompts: PaperPrompts | None = None
+    """The prompts of a paper, in place of ours."""
     temperature: float | None = None
     """For all roles."""
     top_p: float | None = None
     """For all roles."""
-    paper_prompts: PaperPrompts | None = None
-    """The prompts of a paper, in place of ours."""
-    scope: Scope | None = None
-    """The scope of the question."""
-    prompt_tokens: int | None = None
-    """Limit for all prompts of the question together. It needs `strategy` and `ranking`, whose end is cut off."""
-    sentences: SentenceRanking | None = None
-    """Sentences of the ranking, best first, in place of a selection."""
-    rotations: int | None = None
-    route: RouteTarget | None = None
-    map_confidence: bool | None = None
-    voting: VotingOptions | None = None
-    refining: RefiningOptions | None = None
-    examples: Examples | None = None
-    """Solved questions for the prompt, in place of a search."""
-    extract: ExtractionTarget | None = None
-    about: tuple[str, ...] | None = None
-    """Lines before the documents; see `Context.about`."""
     streams: bool = True
     """Whether replies are read while they are written. False saves the work where nobody watches."""
-    facts: bool | None = None
-    """Whether answers are computed from structured entries."""
-    whole: Ranking | None = None
-    """The evidence for a second attempt, if `ranking` leaves out notes by time and gives no answer."""
+
+    def __post_init__(self) -> None:
+        if unknown := self.options.keys() - AnswerOptions.model_fields.keys():
+            raise ValueError(f"no options of an answer: {', '.join(sorted(unknown))}")
+
+    @property
+    def strategy(self) -> str | None:
+        """The strategy that answers, or None for that of the settings."""
+        return self.options.get("strategy")
+
+    def change(self, **options: Any) -> RunOverrides:
+        """Return these overrides with other values of these options."""
+        return replace(self, options={**self.options, **options})
 
 
 NO_OVERRIDES = RunOverrides()
@@ -86,23 +85,15 @@ def apply_overrides(context: Context, overrides: RunOverrides) -> Context:
         about = tuple(line for line in context.about if is_in_order or line != TIME_ORDER_STATEMENT)
     changed = replace(
         context,
+        options=context.options.model_copy(update=dict(overrides.options)),
         retrieve=context.retrieve if ranking is None else _return_value(ranking),
         record=context.record if ranking is None else _return_value(ranking),
         select_sentences=_override_selection(context, overrides),
         read_whole=context.read_whole if ranking is None else None,
         preflight=preflight,
-        partition=overrides.partition or context.partition,
-        count=overrides.count or context.count,
-        seed=context.seed if overrides.seed is None else overrides.seed,
         sampling=sampling,
         paper_prompts=overrides.paper_prompts or context.paper_prompts,
-        rotations=overrides.rotations or context.rotations,
-        route=overrides.route or context.route,
-        map_confidence=context.map_confidence if overrides.map_confidence is None else overrides.map_confidence,
-        voting=overrides.voting or context.voting,
-        refining=overrides.refining or context.refining,
         examples=context.examples if overrides.examples is None else _return_value(overrides.examples),
-        extract=overrides.extract or context.extract,
         about=about,
         prompt_tokens=overrides.prompt_tokens or context.prompt_tokens,
         streams=overrides.streams and context.streams,
@@ -155,14 +146,3 @@ def _return_value(value: T) -> Callable[[Question], Awaitable[T]]:
         return value
 
     return give
-
-
-# fmt: off
-ANSWER_SETTINGS = {
-    "encoder", "by", "strategy", "k", "partition", "rrf_k", "preflight", "long_questions", "rerank", "scope", "seed",
-    "count", "votes", "examples", "refine", "fusion_times", "unit", "note_tokens", "order", "timeline", "extract",
-    "unverified", "sentences", "citing", "check", "check_model", "unsupported", "defence", "describe_sources", "prefer",
-    "prefer_mode", "neighbours", "focus_tokens", "adaptive_k", "rotations", "route", "map_confidence", "facts",
-    "deidentify", "not_in_library", "other_names", "keep_first",
-}
-# fmt: on

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, ca
 from epicrisis.answering.citations import add_document_studies
 from epicrisis.answering.confidence import ConfidenceCalibration, add_confidence
 from epicrisis.answering.conflicts import find_conflicts, watch_passages
-from epicrisis.answering.defence import DefenceOptions
 from epicrisis.answering.document_answers import withhold_unverified
 from epicrisis.answering.drafts import request_reward
 from epicrisis.answering.strategies.evidence import has_result
@@ -32,9 +31,7 @@ from epicrisis.answering.strategy import Strategy, find_strategy
 from epicrisis.answering.strategy_context import (
     PROMPTS,
     Context,
-    RefiningOptions,
     Rewarder,
-    VotingOptions,
 )
 from epicrisis.answering.support import GivenDocuments, check_answer
 from epicrisis.answering.traced_steps import trace_question, trace_steps
@@ -76,13 +73,13 @@ from epicrisis.models.model_pool import ModelPool
 from epicrisis.pipeline import components, evidence_selection
 from epicrisis.pipeline.components import ExampleSearch, LibrarySearch
 from epicrisis.pipeline.evidence_selection import NO_RESTRICTION, EvidenceSearch, RemoteSearch, TimeRestriction
-from epicrisis.pipeline.overrides import ANSWER_SETTINGS, NO_OVERRIDES, RunOverrides, apply_overrides, without_narrowing
+from epicrisis.pipeline.overrides import NO_OVERRIDES, RunOverrides, apply_overrides, without_narrowing
 from epicrisis.privacy.patient_data_policy import list_remote_hosts, protect_patient_data
 from epicrisis.privacy.record_access import RecordAccess, open_access, watch_reading
 from epicrisis.records.fact_questions.fact_evidence import NO_FACTS
 from epicrisis.records.fact_questions.finding import find_facts
 from epicrisis.retrieval.preflight import describe_rules
-from epicrisis.settings.settings import ModelsByRole, Settings
+from epicrisis.settings.settings import AnswerOptions, ModelsByRole, Settings
 from epicrisis.system.local_only import silence_dependency_logs
 from epicrisis.system.logs import log_error, log_event, open_log
 
@@ -291,7 +288,9 @@ class Pipeline:
 
     def recipe(self) -> dict[str, Any]:
         """Return everything that influences the answers: settings, models, the library's id and size, and versions."""
-        settings = self.settings.model_dump(include=ANSWER_SETTINGS, exclude={"examples": {"library", "encoder"}})
+        settings = self.settings.model_dump(
+            include=set(AnswerOptions.model_fields), exclude={"examples": {"library", "encoder"}}
+        )
         if self.settings.preflight.uses_named_rule:
             settings["preflight"]["rules"] = to_json(describe_rules())
         recipe: dict[str, Any] = {
@@ -372,7 +371,7 @@ class Pipeline:
             return facts.cite(replace(answer, conflicts=find_conflicts(answer, passages, is_record=has_patient)))
 
         context = trace_steps(apply_overrides(self.build_context(watch, scope, restriction), overrides))
-        is_on = self.settings.facts if overrides.facts is None else overrides.facts
+        is_on = overrides.options.get("facts", self.settings.facts)
         fetch = partial(self._search, EvidenceSearch.fetch_record, scope)
         has_library = strategy.needs_library and self.search is not None
         facts = await find_facts(question, context, fetch) if is_on and has_library else NO_FACTS
@@ -450,7 +449,6 @@ class Pipeline:
         rewarder = Rewarder(reward) if self.reward is not None else None
         if rewarder is None and "reward" in settings.roles:
             rewarder = Rewarder(request_reward, settings.model_for("reward").name)
-        refine = settings.refine
         chronological = scope.patient is not None and evidence_selection.is_chronological(settings, scope.patient)
         deadline = settings.deadline_seconds
         context = Context(
@@ -462,23 +460,13 @@ class Pipeline:
             select_sentences=partial(self._select_sentences, search_scope, emit),
             read_whole=None if self.search is None else partial(self._read_whole, search_scope),
             split_sentences=find_sentences,
-            **components.read_prompt_options(settings),
-            citing=settings.citing,
-            map_confidence=settings.map_confidence,
+            options=settings,
             compare_texts=self._compare_texts,
             preflight=preflight if settings.preflight.enabled else None,
-            partition=settings.partition,
-            count=settings.count_unit(scope.patient),
-            seed=settings.seed,
             sampling=components.read_sampling(settings),
             deadline=None if deadline is None else time.monotonic() + deadline,
-            voting=VotingOptions(**settings.votes.model_dump()),
             examples=None if self.examples is None else examples,
-            refining=RefiningOptions(refine.drafts, refine.rounds, refine.keep or ("best" if rewarder else "last")),
             reward=rewarder,
-            extract=settings.extract,
-            describe_sources=settings.describe_sources,
-            defence=DefenceOptions(**settings.defence.model_dump(), count_unverified=settings.unverified == "keep"),
             about=(*([TIME_ORDER_STATEMENT] if chronological else []), *restriction.messages),
             record_about=(TIME_ORDER_STATEMENT, *restriction.without_hidden().messages),
         )

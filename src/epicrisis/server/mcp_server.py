@@ -28,9 +28,9 @@ from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
-from epicrisis.answering.strategy import StrategyName
 from epicrisis.core.answers import Answer, Answered, Event
 from epicrisis.core.errors import EpicrisisError, InputError
+from epicrisis.core.strategy_names import StrategyName
 from epicrisis.core.types import Passage, Question, Scope
 from epicrisis.library.patient_check import check_patient, resolve_patient
 from epicrisis.server.access import find_known_patient

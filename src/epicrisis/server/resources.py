@@ -21,10 +21,11 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, ValidationError
 
-from epicrisis.answering.strategy import StrategyName, find_strategy, list_strategies
+from epicrisis.answering.strategy import find_strategy, list_strategies
 from epicrisis.core.answers import Notice
 from epicrisis.core.dates import last_day
 from epicrisis.core.errors import InputError, SettingsError
+from epicrisis.core.strategy_names import StrategyName
 from epicrisis.core.study_types import StudyType
 from epicrisis.core.types import CountUnit, EvidenceOrder, EvidenceUnit, SearchMode
 from epicrisis.library.patients import holds_patients

@@ -12,8 +12,8 @@ from typing import Any, Literal, Self, get_args
 
 from pydantic import BaseModel, model_validator
 
-from epicrisis.answering.strategy import StrategyName
 from epicrisis.core.dates import first_day, last_day
+from epicrisis.core.strategy_names import StrategyName
 from epicrisis.core.study_types import StudyType
 from epicrisis.core.types import (
     AbsencePolicy,
@@ -204,16 +204,12 @@ class ScopeSettings(_Table):
         return self
 
 
-class Settings(_Table):
-    """All settings of a pipeline."""
+class AnswerOptions(_Table):
+    """Everything that changes an answer, in the settings and for a single question; a run records all of it."""
 
-    preset: str | None = _key(None, "Named group of settings below all others: cr, cr-benchmark, ehr, ehr-qwq-32b, ...")
-    home: LocalPath = _key(Path("~/.local/share/epicrisis"), "Folder of downloaded models.", "path")
     encoder: NameOrPath | None = _key(
         None, "Encoder: a name or a folder. Default: that of the library, and minilm for a new library."
     )
-    store: str | None = _key(None, "Store of passages of an installed package (docs/python.md). Default: the library.")
-    models: ModelsByRole = ModelsByRole()
     by: SearchMode = _key("hybrid", "Search by vectors (dense), words (bm25) or both (hybrid).")
     strategy: StrategyName = _key("brief-context", "How to answer. `ask` without a named chat model: evidence.")
     k: int = _key(16, "How much evidence to read.", "documents or passages, see count", ge=1, le=1000)
@@ -262,12 +258,6 @@ class Settings(_Table):
         "brands, lay words, abbreviations.",
     )
     keep_first: bool = _key(True, "Keep the first passage of each search among the first of a hybrid ranking.")
-    fuse: tuple[LibraryFolder, ...] = _key(
-        (), "Further libraries of the same passages with other encoders. Their dense rankings are fused.", "paths"
-    )
-    beside: tuple[LibraryFolder, ...] = _key(
-        (), "Libraries of literature to search together with the first. Their patient notes are ignored.", "paths"
-    )
     unit: EvidenceUnit = _key(
         "chunk",
         "What to read of a record: passages (chunk), or the k whole notes of the best passages (note).",
@@ -331,6 +321,32 @@ class Settings(_Table):
     examples: ExampleSettings = ExampleSettings()
     refine: RefineSettings = RefineSettings()
     seed: int = _key(0, "Seed of all random choices.")
+    deidentify: float | None = _key(
+        None,
+        "Replace identifiers in prompts by surrogates, and restore them in replies, if the measured recall of the "
+        "worst kind is at least this (extra `deidentify`).",
+        gt=0,
+        lt=1,
+    )
+
+    def count_unit(self, patient: str | None = None) -> CountUnit:
+        """Return the unit of `k` for a question about this patient, or about literature."""
+        return self.count or ("documents" if patient is None else "passages")
+
+
+class Settings(AnswerOptions):
+    """All settings of a pipeline: the options of answers, models, files and limits."""
+
+    preset: str | None = _key(None, "Named group of settings below all others: cr, cr-benchmark, ehr, ehr-qwq-32b, ...")
+    home: LocalPath = _key(Path("~/.local/share/epicrisis"), "Folder of downloaded models.", "path")
+    store: str | None = _key(None, "Store of passages of an installed package (docs/python.md). Default: the library.")
+    models: ModelsByRole = ModelsByRole()
+    fuse: tuple[LibraryFolder, ...] = _key(
+        (), "Further libraries of the same passages with other encoders. Their dense rankings are fused.", "paths"
+    )
+    beside: tuple[LibraryFolder, ...] = _key(
+        (), "Libraries of literature to search together with the first. Their patient notes are ignored.", "paths"
+    )
     deadline_seconds: float | None = _key(None, "Longest time for one question.", "seconds", gt=0)
     questions_at_once: int | None = _key(
         None,
@@ -360,13 +376,6 @@ class Settings(_Table):
         "or the environment it would apply to every library.",
     )
     break_glass: str | None = _key(None, "Why you read this record, for the access log. Only as a flag.", "text")
-    deidentify: float | None = _key(
-        None,
-        "Replace identifiers in prompts by surrogates, and restore them in replies, if the measured recall of the "
-        "worst kind is at least this (extra `deidentify`).",
-        gt=0,
-        lt=1,
-    )
     threads: int | None = _key(None, "Threads of embedded models. Default: all cores.", "threads", ge=1)
 
     @model_validator(mode="after")
@@ -449,10 +458,6 @@ class Settings(_Table):
         for key, value in _list_places(self):
             if (host := remote_host(value)) is not None:
                 yield key, host
-
-    def count_unit(self, patient: str | None = None) -> CountUnit:
-        """Return the unit of `k` for a question about this patient, or about literature."""
-        return self.count or ("documents" if patient is None else "passages")
 
     @property
     def roles(self) -> tuple[str, ...]:

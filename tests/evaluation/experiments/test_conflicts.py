@@ -94,7 +94,11 @@ def run_paper_example(tmp_path: Path, **scripts: Any) -> list[RunRecord]:
         )
     )
     cases = [
-        Case(SPECIALTY, {"arm": arm, "k": 8, "place": 0, "repeat": 0}, RunOverrides(arm, make_abstracts(), False, 4))
+        Case(
+            SPECIALTY,
+            {"arm": arm, "k": 8, "place": 0, "repeat": 0},
+            RunOverrides(options={"strategy": arm, "partition": 4}, ranking=make_abstracts(), preflight=False),
+        )
         for arm in ("brief-context", "rag")
     ]
     asyncio.run(answer(cases, model, tmp_path / "run"))

@@ -131,7 +131,9 @@ def run_arms(
     model = ScriptedModel(by_stage(**{**REPLIES, **replies}))
     cases = [
         Case(
-            question, {"arm": arm} if arm == "closed-book" else {"arm": arm, "k": 8}, RunOverrides(arm, FOUND, False, 4)
+            question,
+            {"arm": arm} if arm == "closed-book" else {"arm": arm, "k": 8},
+            RunOverrides(options={"strategy": arm, "partition": 4}, ranking=FOUND, preflight=False),
         )
         for question in asked
         for arm in arms

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.answering.strategy_context import VotingOptions
 from epicrisis.core.errors import InputError
 from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.types import Example, Examples, Question
@@ -17,6 +16,7 @@ from epicrisis.evaluation.experiments import ensembles, medprompt, model_compari
 from epicrisis.evaluation.experiments.vote_sampling import COT, SC, SHUFFLED, ZERO, VoteSampling, usage_table
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
+from epicrisis.settings.tables import VoteSettings
 from epicrisis.testing.chat import ScriptedModel, fill
 from epicrisis.testing.reader import build_voter
 from tests.support.experiments import row, run
@@ -52,9 +52,9 @@ def test_ensembles_cases_have_one_condition_each_with_most_votes_first() -> None
         (SHUFFLED, 1, 0),
         (SHUFFLED, 1, 1),
     ]
-    assert [case.treatment.seed for case in cases[:2]] == [5, 6]
+    assert [case.treatment.options["seed"] for case in cases[:2]] == [5, 6]
     shuffled = next(case for case in cases if case.condition["arm"] == SHUFFLED)
-    assert shuffled.treatment.voting == VotingOptions(4, shuffle=True)
+    assert shuffled.treatment.options["votes"] == VoteSettings(n=4, shuffle=True)
     with pytest.raises(InputError, match="no arm is called magic: known are zero-shot, chain-of-thought"):
         ensembles.cases(questions(1), VoteSampling(), arms=("magic",))
     with pytest.raises(InputError, match="question 'x' has no options or no gold letter"):
@@ -69,7 +69,7 @@ def test_ensembles_cases_vary_temperature_for_one_number_of_votes(tmp_path: Path
     first = [case for case in cases if case.question == sample[0]]
     votes_and_temperatures = [(case.condition.get("votes"), case.condition.get("temperature")) for case in first]
     assert votes_and_temperatures == [(None, None), (3, None), (1, None), (3, 0.3), (3, 1.0)]
-    result = [case.treatment.voting.temperature for case in first if case.treatment.voting is not None]
+    result = [case.treatment.options["votes"].temperature for case in first if "votes" in case.treatment.options]
     assert result == [0.7, 0.7, 0.3, 1.0]
     outcomes = run(cases, make_biased_model(sample, 0.6), tmp_path / "run")
     *others, by_temperature = ensembles.tables({"voter": outcomes})

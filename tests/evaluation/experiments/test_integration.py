@@ -125,7 +125,7 @@ def test_cases_preflight_uses_protocol_or_given_settings() -> None:
     sample = {"one": questions(2)}
     coded = integration.cases(sample, make_study("as-coded"), arms=("brief-context", "brief-context+preflight"))
     assert {case.treatment.preflight for case in coded} == {False}
-    assert {case.treatment.partition for case in coded} == {8}
+    assert {case.treatment.options["partition"] for case in coded} == {8}
     own = PreflightSettings(signal="dense-gap", n=5, threshold=0.5, depth=20)
     (case, _) = integration.cases(sample, make_study("as-coded"), arms=("brief-context+preflight",), check=own)
     verdict = case.treatment.preflight

@@ -33,12 +33,10 @@ def test_cases_vary_drafts_and_examples_separately() -> None:
     by_condition = {describe_case(case): case.treatment for case in cases}
     text = {key: treatment.examples for key, treatment in by_condition.items()}
     assert all(examples is not None and len(examples.examples) == key[2] for key, examples in text.items())
-    last, best = (by_condition[arm, "cot", 5, 7].refining for arm in (LAST, BEST))
-    assert last is not None
-    assert best is not None
+    last, best = (by_condition[arm, "cot", 5, 7].options["refine"] for arm in (LAST, BEST))
     assert (last.rounds, last.keep, best.keep) == (7, "last", "best")
     first = by_condition[ONE, "none", 0, None]
-    assert (first.strategy, first.refining and first.refining.rounds) == ("self-reflection", 0)
+    assert (first.strategy, first.options["refine"].rounds) == ("self-reflection", 0)
 
 
 def test_cases_of_smaller_grid_use_only_named_sizes() -> None:

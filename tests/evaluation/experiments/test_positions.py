@@ -63,7 +63,7 @@ def test_cases_have_each_condition_once() -> None:
     placed = [arm for arm in ARMS if arm not in UNPLACED]
     assert len(cases) == 3 * 2 * (len(UNPLACED) + len(placed) * 2 * 5)
     assert len({case.key for case in cases}) == len(cases)
-    assert {case.treatment.seed for case in cases if case.condition["repeat"] == 1} == {1}
+    assert {case.treatment.options["seed"] for case in cases if case.condition["repeat"] == 1} == {1}
     assert {case.treatment.temperature for case in cases} == {None}, "that of the settings"
     assert [case.question.id for case in cases] == sorted(case.question.id for case in cases)
 
@@ -137,7 +137,7 @@ def test_cases_as_coded_partition_retrieved_order() -> None:
     for case in cases:
         if case.condition["arm"] == "brief-context":
             assert ranking_of(case).ids == retrieve(case.question, 16).ids
-            assert (case.treatment.partition, case.treatment.temperature) == (8, 0.2)
+            assert (case.treatment.options["partition"], case.treatment.temperature) == (8, 0.2)
         else:
             assert key_rank(case) == first_rank(int(case.condition["place"]), 16)
 
@@ -176,7 +176,7 @@ def test_run_as_coded_asks_and_reads_as_notebooks(tmp_path: Path, protocol: str)
 def test_cases_as_published_leave_temperature_to_settings() -> None:
     cases = positions.cases(questions(1), make_study("published"))
     assert {case.treatment.temperature for case in cases} == {None}
-    assert {case.treatment.partition for case in cases if case.condition["arm"] == "brief-context"} == {4}
+    assert {case.treatment.options["partition"] for case in cases if case.condition["arm"] == "brief-context"} == {4}
 
 
 # -- known answers, through the whole path ----------------------------------------------------------------------------

@@ -194,8 +194,8 @@ def test_record_arms_read_structured_entries_only_with_facts() -> None:
     assert chart.length == 9_000
     assert list_documents(build_case("full-context", chart)) == ["n0", "n1", "n2"]
     assert list_documents(build_case("full-context+facts", chart)) == ["n0", "n1", "n2", "n3"]
-    assert build_case("full-context", chart).treatment.facts is False
-    assert build_case("full-context+facts", chart).treatment.facts is True
+    assert build_case("full-context", chart).treatment.options["facts"] is False
+    assert build_case("full-context+facts", chart).treatment.options["facts"] is True
     for arm, hidden in (
         ("rag-5", frozenset({"n3"})),
         ("rag-5+bm25+facts", frozenset[str]()),
@@ -221,7 +221,7 @@ def test_record_brief_context_reads_chunks_or_whole_record() -> None:
 
 def test_record_repeats_have_own_seeds() -> None:
     cases = build_record_cases([CHART], make_study(Finder(), repeats=2, seed=7), ["include-all"])
-    assert [(case.condition["repeat"], case.treatment.seed) for case in cases] == [(0, 7), (1, 8)]
+    assert [(case.condition["repeat"], case.treatment.options["seed"]) for case in cases] == [(0, 7), (1, 8)]
 
 
 @pytest.mark.parametrize("arm", ["rag", "rag-0", "rag-5+sparse", "rag-notes", "include", "rag-5+", "rag-1000"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,13 +15,14 @@ from epicrisis.evaluation.experiments.experiment import Request
 from epicrisis.evaluation.experiments.record_studies import PROTOCOL_SETTINGS
 from epicrisis.evaluation.experiments.registry import find_experiment
 from epicrisis.evaluation.experiments.study_protocols import PAPER_SETTINGS, PROTOCOLS
-from epicrisis.pipeline.overrides import ANSWER_SETTINGS, RunOverrides
+from epicrisis.pipeline.overrides import RunOverrides
 from epicrisis.pipeline.pipeline import Pipeline
-from epicrisis.settings.settings import ROLES, Settings
+from epicrisis.settings.settings import ROLES, AnswerOptions, Settings
 from epicrisis.testing.chat import ScriptedModel
 from tests.evaluation.experiments.test_unreadable_replies import RANKING, SENTENCES
 from tests.support.strategies import NOT_FOUND
 
+ANSWER_SETTINGS = set(AnswerOptions.model_fields)
 NOT_IN_PROMPTS = {
     # Where things are, and what is kept of a run.
     "preset", "home", "store", "record", "log", "log_text", "cache",
@@ -41,7 +41,7 @@ NOT_IN_PROMPTS = {
 
 def test_every_setting_is_in_the_recipe_or_known_not_to_reach_a_prompt() -> None:
     fields = set(Settings.model_fields)
-    assert fields - NOT_IN_PROMPTS == ANSWER_SETTINGS, "decide about a new setting here and in ANSWER_SETTINGS"
+    assert fields - NOT_IN_PROMPTS == ANSWER_SETTINGS, "decide about a new setting: an option of answers, or not"
 
 
 def test_recipe_lists_every_answer_setting_with_its_value() -> None:
@@ -70,9 +70,8 @@ READ: set[str] = set()
 def test_settings_read_while_a_question_is_answered_are_in_the_recipe(strategy: str) -> None:
     model = ScriptedModel(lambda _: NOT_FOUND)
     settings = RecordingSettings()
-    overrides = replace(
-        RunOverrides(ranking=RANKING, preflight=False, sentences=SENTENCES, examples=Examples(())),
-        strategy=strategy,
+    overrides = RunOverrides(
+        options={"strategy": strategy}, ranking=RANKING, preflight=False, sentences=SENTENCES, examples=Examples(())
     )
 
     async def answer() -> set[str]:

@@ -14,7 +14,6 @@ import pytest
 
 from epicrisis.answering.paper_prompts import GPT_35, TEXT
 from epicrisis.answering.strategy import list_strategies
-from epicrisis.answering.strategy_context import RefiningOptions, VotingOptions
 from epicrisis.core.answers import Answer, ModelCalled
 from epicrisis.core.errors import ChatError, EndpointUnreachable, ReplyEmpty, ReplyTruncated, ReplyWithheld
 from epicrisis.core.protocols import ChatRequest
@@ -29,6 +28,7 @@ from epicrisis.pipeline.overrides import RunOverrides
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.settings.settings import ROLES, Settings
+from epicrisis.settings.tables import RefineSettings, VoteSettings
 from epicrisis.testing.chat import ScriptedModel, fill
 from epicrisis.testing.reader import hash_to_unit_interval
 from tests.support.run_folders import recipe
@@ -107,13 +107,11 @@ async def answer_all(variant: str, model: ScriptedModel) -> list[Answer]:
     strategy, changes, overrides = VARIANTS[variant]
     settings = Settings.model_validate({**FEW, **changes})
     treatment = RunOverrides(
-        strategy,
-        RANKING,
+        options={"strategy": strategy, "votes": VoteSettings(n=3), "refine": RefineSettings(drafts=2, rounds=1)},
+        ranking=RANKING,
         preflight=False,
         sentences=SENTENCES,
         examples=Examples(()),
-        voting=VotingOptions(3),
-        refining=RefiningOptions(2, 1),
         **overrides,
     )
     async with Pipeline(settings, dict.fromkeys(ROLES, model)) as pipeline:

@@ -17,7 +17,7 @@ from epicrisis.answering.strategy_context import Context
 from epicrisis.answering.structured_request import ModelClient
 from epicrisis.core.errors import BudgetExceeded, EndpointUnreachable, InputError
 from epicrisis.core.protocols import ChatRequest
-from epicrisis.core.types import Examples, Question, Ranking, Scope
+from epicrisis.core.types import Question, Ranking, Scope
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.synthesis.solved_examples import (
     SolutionStore,
@@ -30,6 +30,7 @@ from epicrisis.evaluation.synthesis.solved_examples import (
     solve_questions,
     without_options,
 )
+from epicrisis.settings.settings import AnswerOptions
 from epicrisis.testing.chat import Script, ScriptedModel
 
 SET = "made/train"
@@ -170,10 +171,12 @@ def test_solve_prompt_equals_strategy_prompt_without_answer(tmp_path: Path) -> N
     model, _, _ = solve_all(sample, right, tmp_path / "s.jsonl")
     other = ScriptedModel(right)
 
-    async def none(_: Question) -> Ranking | Examples:
+    async def none(_: Question) -> Ranking:
         raise AssertionError("nothing is searched")
 
-    context = Context({"writer": other}, Scope(), lambda event: None, none)  # type: ignore[arg-type]
+    context = Context(
+        options=AnswerOptions(), models={"writer": other}, scope=Scope(), emit=lambda event: None, retrieve=none
+    )
     asyncio.run(chain_of_thought(question, context))
     assert model.requests == other.requests
     assert "The right answer" not in model.requests[0].messages[-1].content

@@ -19,7 +19,7 @@ from epicrisis.core.types import Passage, Question, Ranking
 
 async def brief_context_or_votes(question: Question, context: Context) -> Answer:
     """Answer by isolated votes if the defence asks for them, else with BriefContext."""
-    if context.defence.isolated_votes:
+    if context.options.defence.isolated_votes:
         return await isolated_votes(question, context)
     return await brief_context(question, context)
 

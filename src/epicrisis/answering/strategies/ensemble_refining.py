@@ -30,8 +30,8 @@ async def ensemble_refining(question: Question, context: Context) -> Answer:
     except ChatError as error:
         return make_unanswered(question, NAME, error)
     calls = []
-    for number in range(context.refining.drafts):
-        generator = random.Random(f"{context.seed}/{question.key}/{number}")
+    for number in range(context.options.refine.drafts):
+        generator = random.Random(f"{context.options.seed}/{question.key}/{number}")
         temperature, top_p = generator.choice(TEMPERATURES), generator.choice(TOP_PS)
         sampling = replace(context.sampling_of("writer"), temperature=temperature, top_p=top_p)
         calls.append(write_draft(context, number, prompt, reply_format, sampling))

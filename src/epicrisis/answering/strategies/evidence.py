@@ -25,7 +25,7 @@ async def evidence(question: Question, context: Context) -> Answer:
     chooses, if one is sure and none contradicts it (docs/design/conflicts.md). Other questions with options are
     `abstained`, because nothing chooses. Raises ScopeViolation for a passage outside the scope.
     """
-    ranking = await context.select_sentences(question, context.sentences, None)
+    ranking = await context.select_sentences(question, context.options.sentences, None)
     # No prompt is rendered, which would check the scope again.
     check_scope([sentence.passage for sentence in ranking.sentences], context.scope)
     for note in ranking.notes:

@@ -45,8 +45,8 @@ async def focused(question: Question, context: Context) -> Answer:
         ranking = await context.read_whole(ranking)
     # Before the selection, because a reranker may be another machine.
     check_scope(ranking.passages, context.scope)
-    is_limited = context.focus_tokens is not None or context.prompt_tokens is not None
-    n = MAX_SENTENCES if is_limited else context.sentences
+    is_limited = context.options.focus_tokens is not None or context.prompt_tokens is not None
+    n = MAX_SENTENCES if is_limited else context.options.sentences
     selection = await context.select_sentences(question, n, _order_by_rank(ranking))
     for note in selection.notes:
         context.emit(Notice("search", note))
@@ -57,7 +57,7 @@ async def focused(question: Question, context: Context) -> Answer:
         order = ranking.document_ids if by_time else [sentence.passage.document_id for sentence in sentences]
 
         def cut(n: int) -> tuple[Passage, ...]:
-            return document_texts.cut(sentences[:n], context.neighbours, order)
+            return document_texts.cut(sentences[:n], context.options.neighbours, order)
 
         n = len(sentences)
         if context.prompt_tokens is not None:
@@ -79,25 +79,26 @@ def _order_by_rank(ranking: Ranking) -> Ranking:
 async def _fit_budget(
     context: Context, document_texts: DocumentTexts, sentences: tuple[Sentence, ...]
 ) -> tuple[Sentence, ...]:
-    """Return the best sentences that fit, with their neighbours, into `context.focus_tokens`.
+    """Return the best sentences that fit, with their neighbours, into `context.options.focus_tokens`.
 
     Nothing is cut within a sentence. The best sentence is read however long it is. Raises ChatError.
     """
-    if context.focus_tokens is None:
+    if context.options.focus_tokens is None:
         return sentences
     model = context.models["writer"]
     template = await model.count_tokens((Message("user", ""),))
     counts: dict[str, int] = {}
     for n in range(1, len(sentences) + 1):
         total = 0
-        for passage in document_texts.cut(sentences[:n], context.neighbours, ()):
+        for passage in document_texts.cut(sentences[:n], context.options.neighbours, ()):
             if passage.text not in counts:
                 counts[passage.text] = await model.count_tokens((Message("user", passage.text),)) - template
             total += counts[passage.text]
-        if total <= context.focus_tokens:
+        if total <= context.options.focus_tokens:
             continue
         if n == 1:
-            message = f"the best sentence and its neighbours have {total:,} tokens, of {context.focus_tokens:,} wanted"
+            wanted = context.options.focus_tokens
+            message = f"the best sentence and its neighbours have {total:,} tokens, of {wanted:,} wanted"
             context.emit(Notice("sentences", message))
         return sentences[: max(1, n - 1)]
     return sentences
@@ -195,7 +196,7 @@ class DocumentTexts:
 
 async def cut(question: Question, context: Context, ranking: Ranking, limit: int) -> Ranking:
     """Return the ranking: `fit_sentences` fits the prompt. What BriefContext may read too has half of the limit."""
-    if context.route == "off":
+    if context.options.route == "off":
         return ranking
 
     async def count_prompts(passages: tuple[Passage, ...]) -> int:

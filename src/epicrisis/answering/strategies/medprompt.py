@@ -17,7 +17,7 @@ async def medprompt(question: Question, context: Context) -> Answer:
     if context.examples is None:
         raise InputError(f"{NAME} {NO_EXAMPLES}")
     examples = await find_examples(question, context)
-    return await vote(question, context, NAME, examples, shuffle=context.voting.shuffle is not False)
+    return await vote(question, context, NAME, examples, shuffle=context.options.votes.shuffle is not False)
 
 
 STRATEGY = Strategy(

@@ -35,7 +35,7 @@ async def cut(question: Question, context: Context, ranking: Ranking, limit: int
     """Return the beginning of the ranking that one prompt, its rotations and its second way can read."""
 
     async def count_prompts(passages: tuple[Passage, ...]) -> int:
-        second = await count_map_reduce(question, context, passages) if context.route == "brief-context" else 0
+        second = await count_map_reduce(question, context, passages) if context.options.route == "brief-context" else 0
         return second + await count_rotated_prompts(question, context, passages)
 
     return await cut_to_limit(ranking, count_prompts, limit)

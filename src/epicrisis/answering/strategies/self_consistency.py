@@ -13,7 +13,7 @@ NAME = "self-consistency"
 
 async def self_consistency(question: Question, context: Context) -> Answer:
     """Answer with the majority of N chains of thought. Options are shuffled only if the settings say so."""
-    return await vote(question, context, NAME, (), shuffle=context.voting.shuffle or False)
+    return await vote(question, context, NAME, (), shuffle=context.options.votes.shuffle or False)
 
 
 STRATEGY = Strategy(

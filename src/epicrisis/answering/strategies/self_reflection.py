@@ -29,7 +29,7 @@ async def self_reflection(question: Question, context: Context) -> Answer:
     judge = None if context.reward is None else context.reward.judge
     critique_format = AnswerFormat({}, text_field="critique", text_characters=CRITIQUE_CHARACTERS)
     drafts = [await add_rewards(question, context, await write_draft(context, 0, prompt, reply_format, None))]
-    while len(drafts) <= context.refining.rounds and drafts[-1].state == "answered":
+    while len(drafts) <= context.options.refine.rounds and drafts[-1].state == "answered":
         number, last = len(drafts), drafts[-1]
         answer_text = fence([last.text], label="answer")
         try:
@@ -53,11 +53,13 @@ async def self_reflection(question: Question, context: Context) -> Answer:
     if not answered:
         return answer_without_draft(question, NAME, drafts)
     if (last := drafts[-1]).state != "answered":
-        message = f"round {last.number} of {context.refining.rounds} ended {last.state}: the earlier drafts remain"
+        message = (
+            f"round {last.number} of {context.options.refine.rounds} ended {last.state}: the earlier drafts remain"
+        )
         context.emit(Notice("left-out", message))
     rewarded = [draft for draft in answered if draft.rewards]
     best, decided_by = answered[-1], "last draft"
-    if context.refining.keep != "last" and rewarded:
+    if context.options.refine.keep != "last" and rewarded:
         # Of equal rewards the later draft wins.
         best = max(rewarded, key=lambda draft: (fmean(draft.rewards.values()), draft.number))
         decided_by = "best reward" if judge is None else f"best mark, judged by {judge}"

@@ -42,7 +42,7 @@ async def zero_shot(question: Question, context: Context) -> Answer:
     prompt = render_question("next_token", question)
     top_p = context.sampling_of("writer").top_p
     request = ChatRequest(
-        prompt.messages, max_tokens=1, top_p=top_p, seed=context.seed, options=tuple(question.options)
+        prompt.messages, max_tokens=1, top_p=top_p, seed=context.options.seed, options=tuple(question.options)
     )
     context.emit(AnswerStarted(ZERO_SHOT, documents=0))
     try:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter, itemgetter
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.partitioning import group_passages
@@ -184,12 +184,13 @@ class Study:
         """Return one case per repeat of the condition's `arm`, which reads `ranking` if it reads one."""
         arm = str(condition["arm"])
         ordered, count = _order(arm, passages, ranking, self.source, self.protocol), self.source.count
+        options: dict[str, Any] = {"strategy": _STRATEGIES.get(arm, "rag"), "count": count}
+        if ordered:
+            options["partition"] = self.protocol.partition_size(len(group_passages(ordered.passages, count)))
         overrides = RunOverrides(
-            strategy=_STRATEGIES.get(arm, "rag"),
+            options=options,
             ranking=ordered,
             preflight=preflight,
-            partition=self.protocol.partition_size(len(group_passages(ordered.passages, count))) if ordered else None,
-            count=count,
             temperature=self.protocol.temperature,
             top_p=self.protocol.top_p,
             paper_prompts=self.protocol.prompts,
@@ -224,7 +225,7 @@ def repeat_case(
     question: Question, condition: Condition, overrides: RunOverrides, seed: int, repeats: int
 ) -> list[Case]:
     """Return one case per repeat: repeat r has the seed + r."""
-    return [Case(question, {**condition, "repeat": r}, replace(overrides, seed=seed + r)) for r in range(repeats)]
+    return [Case(question, {**condition, "repeat": r}, overrides.change(seed=seed + r)) for r in range(repeats)]
 
 
 def _order(

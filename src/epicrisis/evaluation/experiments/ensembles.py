@@ -8,7 +8,6 @@ larger one, so they come from the cache.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 
 from epicrisis.core.types import Question
@@ -66,17 +65,21 @@ def cases(
         for arm in arms:
             if arm in (vote_sampling.ZERO, vote_sampling.COT):
                 strategy: str = "zero-shot" if arm == vote_sampling.ZERO else "chain-of-thought"
-                built += sampling.cases(question, {"arm": arm}, RunOverrides(strategy))
+                built += sampling.cases(question, {"arm": arm}, RunOverrides(options={"strategy": strategy}))
                 continue
             shuffle = arm == vote_sampling.SHUFFLED
             for n in sorted(votes, reverse=True):
-                overrides = RunOverrides("self-consistency", voting=sampling.votes(n, shuffle=shuffle))
+                overrides = RunOverrides(
+                    options={"strategy": "self-consistency", "votes": sampling.votes(n, shuffle=shuffle)}
+                )
                 built += sampling.cases(question, {"arm": arm, "votes": n}, overrides)
             n = vote_sampling.preferred_size(N, votes)
             for temperature in sorted({*temperatures} - {sampling.voting.temperature}):
-                voting = replace(sampling.votes(n, shuffle=shuffle), temperature=temperature)
+                voting = sampling.votes(n, shuffle=shuffle).model_copy(update={"temperature": temperature})
                 condition: Condition = {"arm": arm, "votes": n, "temperature": temperature}
-                built += sampling.cases(question, condition, RunOverrides("self-consistency", voting=voting))
+                built += sampling.cases(
+                    question, condition, RunOverrides(options={"strategy": "self-consistency", "votes": voting})
+                )
     return tuple(built)
 
 

@@ -38,21 +38,21 @@ PLACES = ("beginning", "middle", "end")
 SEVERAL = "several"
 
 ARMS = {
-    RAG: RunOverrides(strategy="rag"),
-    "in-order": RunOverrides(strategy="rag"),
-    "adaptive-k": RunOverrides(strategy="rag"),
-    "rotations": RunOverrides(strategy="rag", rotations=ROTATIONS),
-    BRIEF_CONTEXT: RunOverrides(strategy="brief-context"),
-    "brief-context+confidence": RunOverrides(strategy="brief-context", map_confidence=True),
-    "focused": RunOverrides(strategy="focused"),
-    "focused-3": RunOverrides(strategy="focused"),
-    "focused-4": RunOverrides(strategy="focused"),
-    "focused-8": RunOverrides(strategy="focused"),
-    "rag+route": RunOverrides(strategy="rag", route="brief-context"),
-    "focused+route": RunOverrides(strategy="focused", route="brief-context"),
-    "focused-4+route": RunOverrides(strategy="focused", route="brief-context"),
-    "focused-8+route": RunOverrides(strategy="focused", route="brief-context"),
-    CLOSED_BOOK: RunOverrides(strategy="closed-book"),
+    RAG: RunOverrides(options={"strategy": "rag"}),
+    "in-order": RunOverrides(options={"strategy": "rag"}),
+    "adaptive-k": RunOverrides(options={"strategy": "rag"}),
+    "rotations": RunOverrides(options={"strategy": "rag", "rotations": ROTATIONS}),
+    BRIEF_CONTEXT: RunOverrides(options={"strategy": "brief-context"}),
+    "brief-context+confidence": RunOverrides(options={"strategy": "brief-context", "map_confidence": True}),
+    "focused": RunOverrides(options={"strategy": "focused"}),
+    "focused-3": RunOverrides(options={"strategy": "focused"}),
+    "focused-4": RunOverrides(options={"strategy": "focused"}),
+    "focused-8": RunOverrides(options={"strategy": "focused"}),
+    "rag+route": RunOverrides(options={"strategy": "rag", "route": "brief-context"}),
+    "focused+route": RunOverrides(options={"strategy": "focused", "route": "brief-context"}),
+    "focused-4+route": RunOverrides(options={"strategy": "focused", "route": "brief-context"}),
+    "focused-8+route": RunOverrides(options={"strategy": "focused", "route": "brief-context"}),
+    CLOSED_BOOK: RunOverrides(options={"strategy": "closed-book"}),
 }
 """The arms, with what each changes.
 
@@ -132,13 +132,15 @@ def _question_cases(evidence: Evidence, study: Study, grid: Grid) -> list[Case]:
             cases += repeat_case(evidence.question, condition, overrides, study.seed, study.repeats)
             continue
         overrides = replace(
-            overrides,
+            overrides.change(
+                count="passages",
+                partition=PARTITION if study.protocol.partition == "half" else study.protocol.partition,
+            ),
             ranking=_order_for(arm, evidence.ranking),
             sentences=_take_sentences(arm, evidence) if overrides.strategy == "focused" else None,
-            count="passages",
-            partition=PARTITION if study.protocol.partition == "half" else study.protocol.partition,
-            rotations=grid.votes[0] if overrides.rotations else None,
         )
+        if "rotations" in overrides.options:
+            overrides = overrides.change(rotations=grid.votes[0])
         for limit in grid.prompt_tokens:
             condition = {**evidence.condition, "arm": arm, "prompt_tokens": limit}
             limited = replace(overrides, prompt_tokens=limit)

@@ -58,13 +58,13 @@ def cases(
     built: list[Case] = []
     for question in questions:
         if vote_sampling.NO_EXAMPLES in arms:
-            overrides = RunOverrides("self-consistency", voting=voting)
+            overrides = RunOverrides(options={"strategy": "self-consistency", "votes": voting})
             built += sampling.cases(
                 question, {"arm": vote_sampling.SHUFFLED, "examples": vote_sampling.NO_EXAMPLES}, overrides
             )
         for name, find in sources.items():
             if (name if name in CONTROLS else RETRIEVED) in arms:
-                overrides = RunOverrides("medprompt", voting=voting, examples=find(question))
+                overrides = RunOverrides(options={"strategy": "medprompt", "votes": voting}, examples=find(question))
                 built += sampling.cases(question, {"arm": vote_sampling.MEDPROMPT, "examples": name}, overrides)
     return tuple(built)
 

@@ -64,9 +64,11 @@ def cases(
         vote_sampling.check_choices(questions)
         for question in questions:
             overrides_by_arm = {
-                vote_sampling.ZERO: RunOverrides("zero-shot"),
-                vote_sampling.SHUFFLED: RunOverrides("self-consistency", voting=voting),
-                vote_sampling.MEDPROMPT: RunOverrides("medprompt", voting=voting, examples=find(question)),
+                vote_sampling.ZERO: RunOverrides(options={"strategy": "zero-shot"}),
+                vote_sampling.SHUFFLED: RunOverrides(options={"strategy": "self-consistency", "votes": voting}),
+                vote_sampling.MEDPROMPT: RunOverrides(
+                    options={"strategy": "medprompt", "votes": voting}, examples=find(question)
+                ),
             }
             for arm in arms:
                 built += sampling.cases(question, {"set": name, "arm": arm}, overrides_by_arm[arm])

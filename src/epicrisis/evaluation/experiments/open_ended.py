@@ -128,7 +128,7 @@ def cases(questions: Sequence[Question]) -> tuple[Case, ...]:
         raise InputError("there is no question to ask: draw at least one")
     built: list[Case] = []
     for question, arm in product(questions, ARMS):
-        built.append(Case(question, {"arm": arm}, RunOverrides(strategy=arm, preflight=False)))
+        built.append(Case(question, {"arm": arm}, RunOverrides(options={"strategy": arm}, preflight=False)))
     return tuple(built)
 
 

@@ -15,7 +15,6 @@ from functools import partial
 from itertools import product
 from typing import Literal
 
-from epicrisis.answering.strategy_context import RefiningOptions
 from epicrisis.core.errors import InputError
 from epicrisis.core.printable import count_noun
 from epicrisis.core.types import DraftSelection, Examples, Question
@@ -29,6 +28,7 @@ from epicrisis.evaluation.grading.correctness import read_correctness
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.outcomes import Outcome, score_record
 from epicrisis.pipeline.overrides import RunOverrides
+from epicrisis.settings.tables import RefineSettings
 
 NAME = "openmedprompt"
 NS, KS = (3, 5, 7, 10, 15, 20), (0, 1, 3, 5)
@@ -104,7 +104,7 @@ def cases(
         if question.options:
             if CHOICE in arms:
                 by_options: Condition = {"arm": CHOICE, "examples": vote_sampling.NO_EXAMPLES, "k": 0}
-                built += sampling.cases(question, by_options, RunOverrides("zero-shot"))
+                built += sampling.cases(question, by_options, RunOverrides(options={"strategy": "zero-shot"}))
             continue
         for condition, overrides in _variants(question, sources, sizes, arms):
             built += sampling.cases(question, condition, overrides)
@@ -125,13 +125,17 @@ def _variants(
             keep: DraftSelection = "best" if arm == BEST else "last"
             strategy: str = "ensemble-refining" if arm == REFINING else "self-reflection"
             for n, k in sizes.pairs() if arm not in (ONE, CHOICE) else ():
-                refining = RefiningOptions(drafts=n, rounds=n, keep=keep)
-                overrides = RunOverrides(strategy, refining=refining, examples=_first(examples, k))
+                refining = RefineSettings(drafts=n, rounds=n, keep=keep)
+                overrides = RunOverrides(
+                    options={"strategy": strategy, "refine": refining}, examples=_first(examples, k)
+                )
                 yield {"arm": arm, "examples": name, "k": k, "n": n}, overrides
 
 
 def _one_draft(name: str, k: int, examples: Examples) -> tuple[Condition, RunOverrides]:
-    overrides = RunOverrides("self-reflection", refining=RefiningOptions(rounds=0, keep="last"), examples=examples)
+    overrides = RunOverrides(
+        options={"strategy": "self-reflection", "refine": RefineSettings(rounds=0, keep="last")}, examples=examples
+    )
     return {"arm": ONE, "examples": name, "k": k}, overrides
 
 

@@ -181,16 +181,13 @@ def _arm_overrides(chart: Chart, arm: str, study: RecordStudy) -> RunOverrides |
     if not has_facts:
         chart = chart.without_facts()
     common = RunOverrides(
-        extract=study.extract,
+        options={"extract": study.extract, "partition": study.partition, "count": "passages", "facts": has_facts},
         preflight=False,
-        partition=study.partition,
-        count="passages",
         about=(TIME_ORDER_STATEMENT,),
         paper_prompts=study.prompts,
-        facts=has_facts,
     )
     if arm == NONE:
-        return replace(common, strategy="closed-book", about=())
+        return replace(common.change(strategy="closed-book"), about=())
     if arm in (*SETTINGS, WITHOUT_GOLD, GOLD, FULL, BRIEF_RECORD):
         ranking = chart.ranking(lambda _: True, "record")
         if arm in (UNRELATED, RELATED, WITHOUT_GOLD, GOLD):
@@ -199,11 +196,11 @@ def _arm_overrides(chart: Chart, arm: str, study: RecordStudy) -> RunOverrides |
                 return None
             ranking = chart.ranking(lambda note: (note in selection) == (arm in (RELATED, GOLD)), arm)
         strategy: str = "brief-context" if arm == BRIEF_RECORD else "full-context"
-        return replace(common, strategy=strategy, ranking=ranking)
+        return replace(common.change(strategy=strategy), ranking=ranking)
     if arm == BRIEF:
         chunks = order_by_time(study.search.chunks(chart.question, MOST, BY[0], hidden))
-        return replace(common, strategy="brief-context", ranking=chunks)
-    return _retrieval_overrides(chart, arm, study.search, replace(common, strategy="rag"), hidden)
+        return replace(common.change(strategy="brief-context"), ranking=chunks)
+    return _retrieval_overrides(chart, arm, study.search, common.change(strategy="rag"), hidden)
 
 
 def _retrieval_overrides(

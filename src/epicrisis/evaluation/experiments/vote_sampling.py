@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from epicrisis.answering.strategy_context import VotingOptions
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Question
 from epicrisis.evaluation.analysis.grouping import group_by
@@ -20,6 +19,7 @@ from epicrisis.evaluation.runs.outcomes import Outcome, score_records
 from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
 from epicrisis.pipeline.overrides import RunOverrides
+from epicrisis.settings.tables import VoteSettings
 
 T = TypeVar("T", Outcome, RunRecord)
 
@@ -35,7 +35,7 @@ QUESTION_SETS = ("careqa", "mirage/medmcqa", "mirage/medqa", "mirage/mmlu")
 class VoteSampling:
     """How votes are sampled, with the seed and the number of repeats: repeat r has the seed + r."""
 
-    voting: VotingOptions = VotingOptions()  # noqa: RUF009  a frozen value
+    voting: VoteSettings = VoteSettings()  # noqa: RUF009  a frozen value
     seed: int = 0
     repeats: int = 1
 
@@ -43,14 +43,14 @@ class VoteSampling:
         """Return one case per repeat."""
         return repeat_case(question, condition, overrides, self.seed, self.repeats)
 
-    def votes(self, n: int, *, shuffle: bool) -> VotingOptions:
+    def votes(self, n: int, *, shuffle: bool) -> VoteSettings:
         """Return the settings of `n` votes, with or without shuffled options."""
-        return replace(self.voting, n=n, shuffle=shuffle)
+        return self.voting.model_copy(update={"n": n, "shuffle": shuffle})
 
 
 def sampling_of(inputs: CaseInputs) -> VoteSampling:
     """Return the vote sampling of the settings and the study."""
-    return VoteSampling(VotingOptions(**inputs.settings.votes.model_dump()), inputs.study.seed, inputs.study.repeats)
+    return VoteSampling(inputs.settings.votes, inputs.study.seed, inputs.study.repeats)
 
 
 def single_votes(inputs: CaseInputs, name: str) -> int:

@@ -35,7 +35,7 @@ async def open_model_client(settings: Settings, role: str = "writer") -> AsyncGe
         context = pipeline.build_context(lambda event: None, Scope())
         recipe = pipeline.recipe()["models"]["writer"]
         model, sampling = context.models["writer"], context.sampling["writer"]
-        yield ModelClient(model, sampling, context.seed, recipe, pipeline.concurrency)
+        yield ModelClient(model, sampling, context.options.seed, recipe, pipeline.concurrency)
 
 
 async def cost_question(

@@ -160,7 +160,7 @@ async def _run_all(items: Sequence[T], work: Callable[[T], Awaitable[Out]]) -> l
 
 def _case_kind(overrides: RunOverrides, strategy: str) -> tuple[str, tuple[int, ...]]:
     """Return the overrides with the greatest influence on the cost of a case."""
-    voting, refining = overrides.voting, overrides.refining
+    voting, refining = overrides.options.get("votes"), overrides.options.get("refine")
     return overrides.strategy or strategy, (
         voting.n if voting else 0,
         max(refining.drafts, refining.rounds) if refining else 0,
@@ -319,7 +319,7 @@ async def _plan_outcomes(
 
     outcomes: dict[str, _Outcomes] = {}
     for name in strategies:
-        strategy_overrides = replace(overrides, strategy=name)
+        strategy_overrides = overrides.change(strategy=name)
         restriction = await pipeline.find_time_restriction(question, scope, strategy_overrides)
         least = await run(name, "least", restriction)
         expected = await run(name, "expected", restriction)
