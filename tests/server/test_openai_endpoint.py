@@ -21,7 +21,7 @@ from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.types import Document
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.housekeeping import answer_housekeeping, is_housekeeping
-from epicrisis.server.openai_request import MAX_HISTORY_CHARACTERS
+from epicrisis.server.openai_request import MAX_HISTORY_CHARACTERS, ChatBody, read_conversation
 from epicrisis.server.resources import OpenLibrary
 from epicrisis.server.users import USERS_FILE, UserStore
 from epicrisis.testing.chat import ScriptedModel, schema_reply
@@ -318,6 +318,12 @@ HOUSEKEEPING = [
     ),
     ("Summarize the conversation in 5 words or fewer:\nuser: Is it safe?", "Is it safe?"),
     ("Please generate a four to five word title summarizing our conversation without any lead-in.", "Medical question"),
+    (
+        "Summarize the given session as a 10-word title using user language, without punctuation. Output in plain "
+        "string format.",
+        "Medical question",
+    ),
+    ("Summarize in a 10-word Title. Give the title only. Here is the message: hello", "Medical question"),
     ("Reflect the speaker's mood through a fitting emoji.\n\nMessage: hello", "💬"),
 ]
 
@@ -342,6 +348,24 @@ def test_request_of_a_client_for_itself_is_recognised(request_of_client: str, re
 )
 def test_question_is_no_request_of_a_client_for_itself(question: str) -> None:
     assert not is_housekeeping(question)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "asks"),
+    [
+        ("You are a title generator. You output ONLY a thread title. Nothing else.", True),
+        ("- you will generate a short title based on the first message a user begins a conversation with", True),
+        ("You summarize conversations. Output ONLY the title text, no explanations.", True),
+        ("You are a careful doctor. Begin each answer with a short title.", False),
+        ("Answer from the documents only. The titles of articles matter.", False),
+    ],
+)
+def test_system_message_that_asks_for_a_title_is_recognised(instruction: str, asks: bool) -> None:
+    messages = [{"role": "system", "content": instruction}, {"role": "user", "content": QUESTION}]
+    conversation = read_conversation(ChatBody.model_validate({"model": "epicrisis/rag", "messages": messages}))
+    assert conversation.is_housekeeping == asks
+    if asks:
+        assert answer_housekeeping(conversation.question, conversation.turns) == QUESTION
 
 
 @pytest.mark.slow

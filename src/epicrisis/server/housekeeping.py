@@ -29,7 +29,9 @@ _WISH = re.compile(
     r"|\bsummari[sz]e (?:the|our|this) (?:\w{1,12} )?(?:conversation|chat|dialogue)\b",
     re.IGNORECASE,
 )
-_SUBJECT = re.compile(r"\b(?:conversation|chat(?: history)?|dialogue|discussion|messages)\b", re.IGNORECASE)
+_SUBJECT = re.compile(
+    r"\b(?:conversation|chat(?: history)?|session|thread|dialogue|discussion|messages?)\b", re.IGNORECASE
+)
 _FORM = re.compile(
     r"\bonly (?:return|respond|reply|output|write|the title)|\b(?:return|respond|reply|output) (?:with )?only\b"
     r"|\b(?:\d{1,2}|two|three|four|five|six|seven|eight|ten)(?: ?(?:to|or|-) ?\w{1,6})?[- ](?:words?|characters?)\b"
@@ -37,6 +39,13 @@ _FORM = re.compile(
     r"|without (?:any )?(?:lead-in|punctuation|quotes|quotation marks|explanation)",
     re.IGNORECASE,
 )
+_INSTRUCTION = re.compile(
+    r"\b(?:title|tag|topic) (?:generator|writer)\b|\bonly (?:a |the )?(?:\w{1,12} ){0,2}title\b|\btitle only\b"
+    r"|\bthe title should be\b"
+    r"|\bgenerate an? (?:\w{1,12} ){0,2}title (?:based on the first|(?:for|of) (?:the|this) (?:chat|con|thr))",
+    re.IGNORECASE,
+)
+"""A system message of clients that have the title written by a call of its own."""
 _EMOJI = re.compile(r"\b(?:fitting|suitable|matching|single|one) emojis?\b", re.IGNORECASE)
 _KEYS = re.compile(r"[\"'](title|tags|follow_ups|queries|text|prompt|emoji|name)[\"']\s*:")
 _LISTS = ("tags", "follow_ups", "queries")
@@ -58,11 +67,19 @@ def is_housekeeping(message: str) -> bool:
     )
 
 
+def asks_for_title(instruction: str) -> bool:
+    """Return whether a system message says that the reply is the title of the conversation."""
+    return _INSTRUCTION.search(instruction[:_MAX_INSTRUCTION]) is not None
+
+
 def answer_housekeeping(message: str, turns: Sequence[ConversationTurn]) -> str:
     """Return the reply: JSON with the member that the request names, or else a title."""
     key = _KEYS.search(message)
     questions = [turn.text for turn in turns if turn.role == "user"]
     first = _FIRST_QUESTION.search(message)
+    if not (first or is_housekeeping(message)):
+        # The system message asks for the title.
+        return shorten(re.sub(r"[<>*_`#]", "", message), MAX_TITLE)
     words = first[1] if first else questions[0] if questions else "Medical question"
     title = shorten(re.sub(r"[<>*_`#]", "", words), MAX_TITLE)
     if key is None and _EMOJI.search(message):

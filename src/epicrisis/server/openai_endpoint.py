@@ -38,7 +38,7 @@ from epicrisis.server.errors import (
     describe_validation,
 )
 from epicrisis.server.follow_up import COMPLETING, CompletedQuestion, complete
-from epicrisis.server.housekeeping import answer_housekeeping, describe_housekeeping, is_housekeeping
+from epicrisis.server.housekeeping import answer_housekeeping, describe_housekeeping
 from epicrisis.server.openai_errors import OPENAI_PREFIX, OPENAI_RESPONSES, send_openai_error, to_openai_error
 from epicrisis.server.openai_reply import ReplyMessage, count_usage, describe_outcome, write_reply
 from epicrisis.server.openai_request import ChatBody, Conversation, read_conversation
@@ -212,7 +212,7 @@ def make_openai_routes(questions: Questions, answers: AnswerStore) -> APIRouter:
     async def chat(body: ChatBody, request: Request, caller: CurrentCaller) -> Response:
         """Answer the last message from the documents of a library, whole or as a stream of chunks."""
         conversation = read_conversation(body)
-        if is_housekeeping(conversation.question):
+        if conversation.is_housekeeping:
             chats.check_model(body, caller)
             return send_housekeeping(body, conversation)
         inquiry = await chats.prepare(body, conversation, caller)

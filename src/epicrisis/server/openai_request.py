@@ -17,7 +17,7 @@ from epicrisis.answering.follow_up import ConversationTurn
 from epicrisis.core.errors import InputError
 from epicrisis.server.access import AccessReason
 from epicrisis.server.errors import UnsupportedParameter
-from epicrisis.server.housekeeping import is_housekeeping
+from epicrisis.server.housekeeping import asks_for_title, is_housekeeping
 from epicrisis.server.questions import MAX_QUESTION_CHARACTERS, LibraryName, Options, PatientId
 from epicrisis.server.request_body import RequestBody
 from epicrisis.server.resources import RequestSettings
@@ -203,6 +203,8 @@ class Conversation:
     turns: tuple[ConversationTurn, ...] = ()
     unused: tuple[str, ...] = ()
     """Parameters and messages that did not influence the answer."""
+    is_housekeeping: bool = False
+    """Whether the client asks for a title, tags or the like."""
 
 
 def read_conversation(body: ChatBody) -> Conversation:
@@ -212,6 +214,7 @@ def read_conversation(body: ChatBody) -> Conversation:
     """
     unused = check_parameters(body)
     turns: list[ConversationTurn] = []
+    titles = False
     last = len(body.messages) - 1
     for place, message in enumerate(body.messages):
         if message.role in ("tool", "function"):
@@ -225,17 +228,19 @@ def read_conversation(body: ChatBody) -> Conversation:
         unused += left_out
         if message.role in ("system", "developer"):
             unused.append(f"the {message.role} message")
+            titles = titles or asks_for_title(text)
         elif text:
             turns.append(ConversationTurn("user" if message.role == "user" else "assistant", text))
     if body.messages[-1].role != "user" or not turns or turns[-1].role != "user":
         raise InputError("the last message is not a question of the user: end the conversation with one")
     question = turns.pop().text
-    if len(question) > MAX_QUESTION_CHARACTERS and not is_housekeeping(question):
+    housekeeping = titles or is_housekeeping(question)
+    if len(question) > MAX_QUESTION_CHARACTERS and not housekeeping:
         raise InputError(f"the question has more than {MAX_QUESTION_CHARACTERS:,} characters: shorten it")
     newest = keep_newest(turns)
     if len(newest) < len(turns):
         unused.append(f"the first {len(turns) - len(newest)} messages")
-    return Conversation(question, newest, tuple(dict.fromkeys(unused)))
+    return Conversation(question, newest, tuple(dict.fromkeys(unused)), housekeeping)
 
 
 def keep_newest(turns: list[ConversationTurn]) -> tuple[ConversationTurn, ...]:
