@@ -476,7 +476,8 @@ def test_unusable_network_environment_raises_error_with_remedy(
 def make_authority(folder: Path) -> Path:
     """Write an authority (`ca.pem`) and a certificate for this machine (`server.pem`), with OpenSSL's command."""
     commands = (
-        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=CA "
+        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.pem -days 2 "
+        f"-subj /CN={folder.name} "
         "-addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign",
         "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout server.key -out server.csr -subj /CN=localhost",
         "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out server.crt -days 2 -extfile names",
@@ -522,3 +523,13 @@ def test_own_authority_is_trusted_on_this_machine(tmp_path: Path, monkeypatch: p
             ask(f"{addresses[0]}/v1")
         monkeypatch.setenv("SSL_CERT_FILE", str(authority))
         assert [ask(f"{address}/v1")[0].text for address in addresses] == ["Yes.", "Yes."]
+        # A file of other authorities, as many systems set, and a folder with this one.
+        for name in ("folder", "other"):
+            (tmp_path / name).mkdir()
+        digest = subprocess.run(
+            ["openssl", "x509", "-hash", "-noout", "-in", authority], capture_output=True, text=True, check=True
+        )
+        (tmp_path / "folder" / f"{digest.stdout.strip()}.0").write_bytes(authority.read_bytes())
+        monkeypatch.setenv("SSL_CERT_FILE", str(make_authority(tmp_path / "other")))
+        monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "folder"))
+        assert ask(f"{addresses[1]}/v1")[0].text == "Yes."

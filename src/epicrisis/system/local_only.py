@@ -298,7 +298,12 @@ def make_tls_context(*, secure: bool) -> ssl.SSLContext | bool:
     if not secure:
         return False
     try:
-        return httpx2.create_ssl_context()
+        context = httpx2.create_ssl_context()
+        # httpx reads the folder only without the file; OpenSSL reads both.
+        folder = os.environ.get("SSL_CERT_DIR")
+        if folder and os.environ.get("SSL_CERT_FILE"):
+            context.load_verify_locations(capath=folder)
+        return context
     except OSError as error:
         raise SettingsError(
             f"the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read ({error.strerror}): correct the "
