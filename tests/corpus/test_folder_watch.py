@@ -75,10 +75,12 @@ def test_deleted_file_is_gone_and_comes_back(tmp_path: Path) -> None:
     assert watched.gone == set()
 
 
-def test_lock_files_are_skipped_silently(tmp_path: Path) -> None:
+def test_files_of_office_and_windows_are_skipped_silently(tmp_path: Path) -> None:
     report = write(tmp_path / "report.txt", "Fever.", 999_000)
     write(tmp_path / "~$report.docx", "lock", 999_000)
     write(tmp_path / "a/~$b.txt", "lock", 999_000)
+    for name in ("Thumbs.db", "desktop.ini", "a/~WRL0001.tmp"):
+        write(tmp_path / name, "x", 999_000)
     assert watch(tmp_path).scan() == [report]
     document, fingerprint = read_sources([tmp_path])
     assert isinstance(document, Document)

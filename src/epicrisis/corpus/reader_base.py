@@ -277,6 +277,7 @@ UNPACK_ALLOWANCE = 1024**3
 READ_ERRORS = (OSError, EOFError, zlib.error)
 """Exceptions raised while reading a damaged file; gzip's own error is an OSError."""
 
+_WINDOWS_FILES = ("thumbs.db", "ehthumbs.db", "desktop.ini")
 _GZIP_MAGIC = b"\x1f\x8b"
 _PIECE_BYTES = 1 << 20
 
@@ -303,8 +304,9 @@ def read_position(path: Path) -> int:
 
 
 def is_visible(name: str) -> bool:
-    """Return whether a file of a folder is one of its user's: no hidden file, and no lock of Word or Excel (`~$`)."""
-    return not name.startswith((".", "~$"))
+    """Return whether a file of a folder is one of its user's: no hidden file, and none that Office or Windows keeps."""
+    is_of_office = name.startswith("~$") or (name.startswith("~WR") and name.endswith(".tmp"))
+    return not (name.startswith(".") or is_of_office or name.lower() in _WINDOWS_FILES)
 
 
 def is_packed(path: Path) -> bool:
