@@ -24,6 +24,7 @@ from epicrisis.evaluation.experiments.placement import place_keys
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.runner import RecordStore, answer_cases
+from epicrisis.pipeline.evidence import build_context
 from epicrisis.pipeline.overrides import RunOverrides
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.settings.configuration import load_settings
@@ -45,7 +46,7 @@ HEADER = (
 
 async def build_cases(pipeline: Pipeline, questions: Sequence[Question]) -> list[Case]:
     """Return one case per question: its own abstract among the three nearest others, at places 1, 2, 3, 4, 1, ..."""
-    context = pipeline.build_context(lambda event: None, Scope())
+    context = build_context(pipeline, lambda event: None, Scope())
     cases: list[Case] = []
     for question in questions:
         passages = (await context.retrieve(question)).passages

@@ -25,6 +25,7 @@ from epicrisis.evaluation.runs.runner import RecordStore, answer_cases
 from epicrisis.evaluation.synthesis.injection_attacks import ORDERS, build_attacks, make_rewriter, read_bipia
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.models.encoders import load_encoder
+from epicrisis.pipeline.evidence import build_context
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.settings.configuration import load_settings
 from epicrisis.settings.settings import Settings
@@ -65,7 +66,7 @@ async def retrieve(
 ) -> list[tuple[Question, tuple[Passage, ...], str]]:
     """Return the first n questions answered by yes or no whose own abstract is found, with their passages."""
     rows: list[tuple[Question, tuple[Passage, ...], str]] = []
-    context = pipeline.build_context(lambda event: None, Scope())
+    context = build_context(pipeline, lambda event: None, Scope())
     for question in questions:
         if len(rows) == n:
             break

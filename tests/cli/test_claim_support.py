@@ -14,6 +14,7 @@ from epicrisis.core.answers import Answer, ModelCalled
 from epicrisis.core.errors import ModelMissing
 from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.types import Document, Hit, Passage, Question, Ranking, Sentence, SentenceHit, SentenceRanking
+from epicrisis.pipeline.evidence import QuestionEvidence
 from epicrisis.pipeline.overrides import RunOverrides
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.settings.settings import ROLES, ModelsByRole, ModelSettings, Settings
@@ -120,7 +121,7 @@ def test_confidence_has_the_share_of_supported_claims() -> None:
     pipeline = Pipeline(settings, models, verifier=TermOverlapVerifier())
     overrides = RunOverrides(ranking=Ranking((Hit(PASSAGE, 1.0, 0),), "dense"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Pipeline, "_select_sentences", select_sentences)
+        patch.setattr(QuestionEvidence, "select_sentences", select_sentences)
         answer = asyncio.run(pipeline.answer(Question(QUESTION), overrides=overrides))
     assert [claim.support for claim in answer.claims] == ["supported"]
     assert [claim.support for claim in answer.withheld_claims] == ["not-checked"]

@@ -32,6 +32,7 @@ from epicrisis.pipeline.cluster_search import (
     search_block,
     search_on_cluster,
 )
+from epicrisis.pipeline.evidence import build_context
 from epicrisis.pipeline.evidence_selection import EvidenceSearch
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.settings.settings import Settings
@@ -81,7 +82,7 @@ def test_questions_without_on_do_not_import_ray() -> None:
 def test_node_finds_same_passages_as_pipeline(spec: NodeLibrary, library: Path) -> None:
     async def search() -> Ranking:
         async with Pipeline.open(BY_WORDS, library) as pipeline:
-            return await pipeline.build_context(lambda _: None, Scope()).retrieve(
+            return await build_context(pipeline, lambda _: None, Scope()).retrieve(
                 Question(id="a", text="aspirin cohort 17")
             )
 

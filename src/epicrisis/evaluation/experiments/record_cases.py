@@ -35,6 +35,7 @@ from epicrisis.library.ingest_batches import IngestProgress, IngestReport
 from epicrisis.library.manifest import NAME as MANIFEST
 from epicrisis.models.encoders import load_sparse
 from epicrisis.pipeline.components import LibrarySearch, build_scope, load_ingest_encoder
+from epicrisis.pipeline.evidence import build_context
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.retrieval.event_mentions import find_event_mentions, find_notes_with_date
 from epicrisis.retrieval.hospital_stays import NoteTime
@@ -98,7 +99,7 @@ async def plan_record_experiment(
     """
     library_search = pipeline.search
     assert library_search is not None
-    model = pipeline.build_context(lambda _: None, Scope()).models["writer"]
+    model = build_context(pipeline, lambda _: None, Scope()).models["writer"]
     window = (await model.capabilities()).context_tokens
     reader = _RecordReader(library_search, settings, await _token_counter(model))
     chosen: list[Dataset] = []

@@ -15,6 +15,7 @@ from epicrisis.evaluation.grading.human_scores import sample_items
 from epicrisis.evaluation.grading.measurers import FORMAT, render_notes_prompt, render_prompt
 from epicrisis.evaluation.grading.scored_answers import ScoredAnswer
 from epicrisis.models.chat.prices import build_cost_function
+from epicrisis.pipeline.evidence import build_context
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.pipeline.plan.cost_plan import CostPlan, CostRange, StrategyPlan
 from epicrisis.pipeline.plan.planning import QUICK_SAMPLE, threshold_question
@@ -32,7 +33,7 @@ async def open_model_client(settings: Settings, role: str = "writer") -> AsyncGe
     """
     overrides = {"strategy": "closed-book", "models": ModelsByRole(writer=settings.model_for(role))}
     async with Pipeline.open(settings.model_copy(update=overrides), None) as pipeline:
-        context = pipeline.build_context(lambda event: None, Scope())
+        context = build_context(pipeline, lambda event: None, Scope())
         recipe = pipeline.recipe()["models"]["writer"]
         model, sampling = context.models["writer"], context.sampling["writer"]
         yield ModelClient(model, sampling, context.options.seed, recipe, pipeline.concurrency)

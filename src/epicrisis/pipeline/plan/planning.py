@@ -26,9 +26,10 @@ from epicrisis.core.types import Question, Ranking, RouteTarget, Scope, Sentence
 from epicrisis.models.chat.prices import build_cost_function
 from epicrisis.models.model_recipes import STUDY_ATTRIBUTES
 from epicrisis.pipeline.components import build_scope
+from epicrisis.pipeline.evidence import build_context, find_time_restriction
 from epicrisis.pipeline.evidence_selection import TimeRestriction
 from epicrisis.pipeline.overrides import NO_OVERRIDES, RunOverrides, apply_overrides, without_narrowing
-from epicrisis.pipeline.pipeline import Pipeline, is_narrowed
+from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.pipeline.plan.cost_plan import (
     CostPlan,
     CostRange,
@@ -39,6 +40,7 @@ from epicrisis.pipeline.plan.cost_plan import (
     format_dollars,
 )
 from epicrisis.pipeline.plan.counting_models import CountingModel, PlanningModel, measure_speed
+from epicrisis.pipeline.question import is_narrowed
 from epicrisis.settings.settings import BudgetSettings, Settings
 from epicrisis.settings.tables import CacheSettings
 
@@ -188,7 +190,7 @@ class _Planner:
 
 
 async def _open_planner(pipeline: Pipeline, settings: Settings, timed: bool) -> _Planner:
-    models = pipeline.build_context(lambda event: None, Scope()).models
+    models = build_context(pipeline, lambda event: None, Scope()).models
     shared: dict[int, CountingModel] = {}
     counting: dict[str, CountingModel] = {}
     by_name: dict[str, CountingModel] = {}
@@ -285,7 +287,7 @@ async def _plan_outcomes(
         if key in contexts:
             return contexts[key]
         context = apply_overrides(
-            pipeline.build_context(lambda event: None, scope, key[0]),
+            build_context(pipeline, lambda event: None, scope, key[0]),
             without_narrowing(overrides) if unrestricted else overrides,
         )
         # A trained reward model makes no call, and its scores take a few tokens.
@@ -320,7 +322,7 @@ async def _plan_outcomes(
     outcomes: dict[str, _Outcomes] = {}
     for name in strategies:
         strategy_overrides = overrides.change(strategy=name)
-        restriction = await pipeline.find_time_restriction(question, scope, strategy_overrides)
+        restriction = await find_time_restriction(pipeline, question, scope, strategy_overrides)
         least = await run(name, "least", restriction)
         expected = await run(name, "expected", restriction)
         most = await _run_longest(run, name, restriction, settings.route if find_strategy(name).routes else "off")

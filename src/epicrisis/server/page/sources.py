@@ -9,6 +9,7 @@ from epicrisis.core.references import list_page_starts
 from epicrisis.core.types import Passage, Scope
 from epicrisis.library.passage_lookup import read_document_passages
 from epicrisis.pipeline.components import build_scope
+from epicrisis.pipeline.evidence import find_time_restriction
 from epicrisis.report.study_table import StudyRow, build_study_table, list_shown_citations
 from epicrisis.server.errors import NotFound
 from epicrisis.server.page.document_view import (
@@ -67,7 +68,7 @@ async def list_left_out(inquiry: Inquiry, answer: Answer) -> tuple[str, ...]:
         return ()
     pipeline = inquiry.pipeline
     scope = build_scope(pipeline.settings.scope, inquiry.question.patient)
-    restriction = await pipeline.find_time_restriction(inquiry.question, scope)
+    restriction = await find_time_restriction(pipeline, inquiry.question, scope)
     return tuple(sorted(restriction.hidden))
 
 
