@@ -37,6 +37,8 @@ def test_question_is_answered_step_by_step_and_reload_shows_the_same(tmp_path: P
         await page.focus("#question")
         await page.keyboard.type(QUESTION)
         await page.keyboard.press("Tab")
+        await page.keyboard.press("Enter")
+        await page.keyboard.press("Tab")
         await page.keyboard.type("yes, no")
         await page.keyboard.press("Enter")
         await page.wait_for_selector("#steps li")
@@ -46,7 +48,7 @@ def test_question_is_answered_step_by_step_and_reload_shows_the_same(tmp_path: P
         assert "aspirin" not in page.url
         assert await page.evaluate("document.activeElement.id") == "asked"
         shown = await page.inner_text("article.answer")
-        assert shown.index("A. yes") < shown.index("Why") < shown.index("Sources") < shown.index("Evidence map")
+        assert shown.index("A. yes") < shown.index("Why") < shown.index("Studies")
         await page.reload()
         assert await page.inner_text("article.answer") == shown
 
@@ -57,6 +59,8 @@ def test_number_opens_document_with_sentence_in_sight(tmp_path: Path) -> None:
     async def steps(visit: Visit) -> None:
         page = await visit.open()
         await ask(page)
+        for fold in await page.locator(".more > summary").all():
+            await fold.click()
         links = page.locator(".sources .cite")
         for index in range(await links.count()):
             quotation = await page.locator(".sources q").nth(index).inner_text()
@@ -79,9 +83,10 @@ def test_number_opens_document_with_sentence_in_sight(tmp_path: Path) -> None:
 def test_table_is_sorted_and_filtered(tmp_path: Path) -> None:
     async def steps(visit: Visit) -> None:
         page = await visit.open()
-        await page.click("summary")
+        await page.click(".settings > summary")
         await page.select_option("#strategy", "evidence")
         await ask(page, "What prevents pre-eclampsia?", "")
+        await page.click(".tabs a[href='#table']")
         years = page.locator("#studies tbody tr td:nth-child(3)")
         await page.click("#studies thead button:text('Year')")
         ascending = [text for text in await years.all_inner_texts() if text.isdecimal()]
@@ -134,11 +139,19 @@ def test_no_page_violates_accessibility_or_overflows(tmp_path: Path, axe: str, w
     async def steps(visit: Visit) -> None:
         page = await visit.open(width=width, scheme=scheme)
         found = [f"ask {line}" for line in await find_violations(page, axe)]
-        await page.click("summary")
+        await page.click(".settings > summary")
         found += [f"settings {line}" for line in await find_violations(page, axe)]
         await ask(page)
         address = page.url.removeprefix(visit.address)
         found += [f"answer {line}" for line in await find_violations(page, axe)]
+        for tab in await page.locator(".tabs a").all():
+            await tab.click()
+            assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            found += [f"{await tab.inner_text()} {line}" for line in await find_violations(page, axe)]
+        await page.click(".tabs a[href='#sources']")
+        await page.click("button[popovertarget='save-as']")
+        found += [f"menu {line}" for line in await find_violations(page, axe)]
+        await page.keyboard.press("Escape")
         await page.click(".sources .cite >> nth=0")
         await page.wait_for_selector("dialog[open] mark")
         found += [f"dialog {line}" for line in await find_violations(page, axe)]

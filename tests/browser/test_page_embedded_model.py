@@ -19,7 +19,7 @@ from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.resources import Resources
 from epicrisis.settings.configuration import load_settings
 from tests.browser.test_page import find_violations
-from tests.support.browser import visiting
+from tests.support.browser import fill_form, visiting
 
 pytestmark = [pytest.mark.browser, pytest.mark.models, pytest.mark.data]
 ABSTRACTS = 60
@@ -37,9 +37,7 @@ def read_abstracts(folder: Path) -> Iterator[Document]:
 
 
 async def ask(page: Page, question: str, strategy: str) -> None:
-    await page.fill("#question", question)
-    if not await page.is_visible("#strategy"):
-        await page.click("summary")
+    await fill_form(page, question, "")
     await page.select_option("#strategy", strategy)
     await page.click("form[action='/ask'] button.primary")
 
@@ -65,7 +63,7 @@ def test_embedded_model_answers_from_real_abstracts(
             app = create_app(resources, ServerOptions(folder=tmp_path / "server"))
             async with visiting(app) as visit:
                 page = await visit.open()
-                await page.click("summary")
+                await page.click(".settings > summary")
                 assert "smollm2-135m" in await page.inner_text("details .facts")
                 assert "stays on this machine" in await page.inner_text(".actions .hint")
                 await ask(page, documents[0].title + "?", "rag")
@@ -75,10 +73,11 @@ def test_embedded_model_answers_from_real_abstracts(
                 state = await page.get_attribute(".verdict", "class")
                 assert state in {f"verdict {name}" for name in ("answered", "abstained", "unparsed", "failed")}
                 assert documents[0].title[:40] in await page.inner_text("#answer")
-                assert await page.locator(".strip a").count() >= 1
-                assert await page.locator(".rankings").count() == 1
+                await page.click(".tabs a[href='#read']")
+                await page.click("text=Two searches compared")
+                assert await page.locator(".rankings:visible").count() == 1
                 found = [f"rag {line}" for line in await find_violations(page, axe)]
-                await page.locator(".strip a").first.click()
+                await page.locator("#read ~ .documents a").first.click()
                 await page.wait_for_selector("dialog[open] .text")
                 assert documents[0].text[:60] in await page.inner_text("dialog .text")
                 await page.keyboard.press("Escape")

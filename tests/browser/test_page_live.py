@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from playwright.async_api import Page
 
 from tests.browser.test_page import find_violations
-from tests.support.browser import CLAIMS, QUESTION, Visit, WritingModel, browse, claiming_model, make_app
+from tests.support.browser import CLAIMS, Visit, WritingModel, browse, claiming_model, fill_form, make_app
 
 pytestmark = pytest.mark.browser
 TOPS = """() => Object.fromEntries([['question', '#asked'], ['verdict', '.verdict'], ['claims', 'ol.claims']]
@@ -32,9 +32,8 @@ async def ask_and_answer(page: Page, model: WritingModel) -> None:
 
 
 async def press_ask(page: Page, options: str = "yes, no") -> None:
-    await page.fill("#question", QUESTION)
-    await page.fill("#options", options)
-    await page.click("button.primary")
+    await fill_form(page, options=options)
+    await page.click(".question button.primary")
 
 
 @pytest.mark.parametrize(("width", "options"), [(390, "yes, no"), (1280, "yes, no"), (1280, "")])
@@ -116,7 +115,7 @@ def test_number_opens_card_by_keyboard_and_gets_the_focus_back(tmp_path: Path, s
             words = await open_card(page, at)
             card = page.locator(".card:popover-open")
             number = (await page.locator(".claims .cite").nth(at).inner_text()).strip()
-            quotation = await page.locator(f".sources li:has(.cite:text-is('{number}')) q").inner_text()
+            quotation = await page.locator(f".sources .quote:has(.cite:text-is('{number}')) q").inner_text()
             assert words.split() == quotation.strip("\u201c\u201d").split()
             facts = await card.inner_text()
             for fact in ("Study type", "Year", "Retraction", "Support", f"Source {number}"):

@@ -98,7 +98,7 @@ def test_settings_show_which_hosts_are_contacted(tmp_path: Path, name: str, word
 
     async def steps(visit: Visit) -> None:
         page = await visit.open()
-        await page.click("summary")
+        await page.click(".settings > summary")
         facts = await page.inner_text("details .facts")
         assert words in facts.partition("Hosts contacted")[2]
         hint = await page.inner_text(".actions .hint")
@@ -111,18 +111,21 @@ def test_settings_show_which_hosts_are_contacted(tmp_path: Path, name: str, word
 def test_filters_exports_print_and_deletion(tmp_path: Path, axe: str, width: int, scheme: str) -> None:
     async def steps(visit: Visit) -> None:
         page = await visit.open(width=width, scheme=scheme)
-        await page.click("summary")
+        await page.click(".settings > summary")
         await page.fill("#k", "5")
         await page.fill("#since", "2010")
         await ask(page)
         address = page.url
         assert "k 5, since 2010" in await page.inner_text("#follow-up-form")
+        await page.click(".tabs a[href='#table']")
         years = await page.locator("#studies tbody td:nth-child(3)").all_inner_texts()
         assert years
         assert min(int(year) for year in years if year.isdecimal()) >= 2010
         suffixes: list[str] = []
-        for number, link in enumerate(await page.locator(".export .buttons a").all()):
+        for number, link in enumerate(await page.locator("#save-as a").all()):
             if number < MAX_DOWNLOADS:
+                if not await link.is_visible():
+                    await page.click("[popovertarget='save-as']")
                 async with page.expect_download() as download:
                     await link.click()
                 file = await download.value
@@ -137,11 +140,12 @@ def test_filters_exports_print_and_deletion(tmp_path: Path, axe: str, width: int
         assert {"md", "html", "json", "csv", "bib", "ris", "txt"} <= set(suffixes)
         await page.emulate_media(media="print")
         assert not await page.is_visible("form.question")
-        assert not await page.is_visible(".export")
+        assert not await page.is_visible(".tabs")
         for part in (".verdict", ".claims", ".sources", "#studies", ".strip"):
             assert await page.is_visible(part), part
         await page.emulate_media(media="screen")
         found = await inspect(page, axe, "answer")
+        await page.click(".made > summary")
         await page.click("text=Delete this answer from the server")
         await page.wait_for_url("**/history")
         found += await inspect(page, axe, "history")

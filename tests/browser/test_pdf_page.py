@@ -17,7 +17,7 @@ from tests.support.pdf_files import read_files
 from tests.support.servers import open_library, open_resources
 
 pytestmark = pytest.mark.browser
-FIRST = f".sources li:has-text('{CITED}') .cite"
+FIRST = f".sources .quote:has-text('{CITED}') .cite"
 IS_IN_SIGHT = """place => {
   const b = place.getBoundingClientRect();
   return b.top >= 0 && b.bottom <= innerHeight && b.left >= 0 && b.left < innerWidth;
@@ -89,7 +89,7 @@ def test_open_document_is_what_is_printed(tmp_path: Path) -> None:
         page = await visit.open()
         await ask(page, QUESTION, "")
         answer = pypdfium2.PdfDocument(await page.pdf(format="A4"))
-        assert "Sources" in answer[0].get_textpage().get_text_bounded()
+        assert "Studies" in answer[0].get_textpage().get_text_bounded()
         await page.click(FIRST)
         await page.locator("dialog[open] .place").first.wait_for()
         await page.locator("dialog .paper img").first.evaluate("image => image.decode()")

@@ -161,9 +161,18 @@ def browse(app: FastAPI, steps: Callable[[Visit], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
-async def ask(page: Page, question: str = QUESTION, options: str = "yes, no") -> None:
-    """Ask with the form and wait for the answer."""
+async def fill_form(page: Page, question: str = QUESTION, options: str = "yes, no") -> None:
+    """Unfold the form with its settings, and fill in a question and its options."""
+    for summary in (".ask > summary", ".settings > summary"):
+        fold = page.locator(f"details:not([open]){summary}:visible")
+        if await fold.count():
+            await fold.click()
     await page.fill("#question", question)
     await page.fill("#options", options)
-    await page.click("button.primary")
+
+
+async def ask(page: Page, question: str = QUESTION, options: str = "yes, no") -> None:
+    """Ask with the form and wait for the answer."""
+    await fill_form(page, question, options)
+    await page.click(".question button.primary")
     await page.wait_for_selector("article.answer", timeout=60_000)

@@ -230,10 +230,14 @@ class StudyTypeMatch:
     basis: StudyTypeBasis
 
     @property
+    def name(self) -> str:
+        """The type in words."""
+        return _ROWS[self.type].label
+
+    @property
     def label(self) -> str:
         """The words for a reader. A type read from the title or abstract says so."""
-        label = _ROWS[self.type].label
-        return f"{label} (by its {self.basis})" if self.basis in ("title", "abstract") else label
+        return f"{self.name} (by its {self.basis})" if self.basis in ("title", "abstract") else self.name
 
 
 def find_study_type(metadata: Metadata, title: str = "", abstract: str = "") -> StudyTypeMatch | None:

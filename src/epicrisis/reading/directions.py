@@ -78,14 +78,19 @@ def find_effect(question: str, sentence: str, title: str = "") -> EffectReading 
     question (at term, preterm) is about something else.
     """
     comparison = read_comparison(question)
-    outcome, intervention = list_stems(comparison.outcome), list_stems(comparison.intervention)
-    names = list_stems(sentence)
-    if not outcome or 2 * len(outcome & names) < len(outcome) or not intervention & (names | list_stems(title)):
-        return None
-    if count_opposites(list_opposites(question), sentence):
+    if not is_about(question, comparison, sentence, title):
         return None
     effect = read_effect(sentence, comparison)
     return effect if effect.is_sure else None
+
+
+def is_about(question: str, comparison: Comparison, sentence: str, title: str = "") -> bool:
+    """Return whether a sentence of a document with this title is about outcome and intervention of the question."""
+    outcome, intervention = list_stems(comparison.outcome), list_stems(comparison.intervention)
+    names = list_stems(sentence)
+    if not outcome or 2 * len(outcome & names) < len(outcome) or not intervention & (names | list_stems(title)):
+        return False
+    return not count_opposites(list_opposites(question), sentence)
 
 
 def match_options(options: Mapping[str, str]) -> dict[Effect, str]:

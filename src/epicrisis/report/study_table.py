@@ -17,9 +17,11 @@ from epicrisis.answering.study_details import StudyDetail, find_population, find
 from epicrisis.core.answers import Answer, Citation
 from epicrisis.core.printable import printable
 from epicrisis.core.types import CharacterSpan, Passage
-from epicrisis.reading.directions import describe_effect, find_effect
+from epicrisis.reading.comparisons import read_comparison
+from epicrisis.reading.directions import describe_effect, find_effect, is_about
 from epicrisis.report.answer_content import describe_marks, describe_reference, describe_same_studies, group_citations
 from epicrisis.report.computed_table import list_computed_numbers
+from epicrisis.report.stated_ratios import StatedRatio, find_ratio
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """First characters that make a spreadsheet read a cell as a formula."""
@@ -47,7 +49,7 @@ class StudyCell:
     document_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StudyRow:
     """One study. Texts are printable; cells that the document does not state are None or empty."""
 
@@ -57,7 +59,9 @@ class StudyRow:
     year: str
     design: str
     direction: str
-    """Read from the sentence by rules, such as `a decrease`."""
+    """Read from the sentence, such as `a decrease`. Empty if it is not sure."""
+    probability: float = 0.0
+    """Of the direction."""
     sentence: str
     span: CharacterSpan
     citations: tuple[int, ...]
@@ -66,6 +70,14 @@ class StudyRow:
     """What became of the article, in capitals."""
     note: str = ""
     """Further documents of the study, or the earlier row that is probably the same study."""
+    kind: str = ""
+    """The type of the study without what it was read from, or the kind of a note."""
+    author: str = ""
+    """The family name of the first author."""
+    date: str = ""
+    """The day of a note."""
+    ratio: StatedRatio | None = None
+    """The first ratio with an interval that the sentence states, if the sentence is about the question."""
     size: StudyCell | None = None
     population: StudyCell | None = None
 
@@ -104,11 +116,13 @@ def _build_row(question: str, citations: Sequence[Citation], passages: Sequence[
     first = next((citation for citation in citations if citation.verified), citations[0])
     # Other sentences of a document are often about other outcomes.
     effect = find_effect(question, first.quotation, first.title) if first.verified else None
+    ratio = _find_ratio(question, first) if first.verified else None
     direction = "" if effect is None else describe_effect(effect.direction)
     numbers = [citation.number for citation in citations]
     reference = first.reference
     is_note = bool(reference.note_type)
     designs = [citation.reference.study.label for citation in (first, *citations) if citation.reference.study]
+    kinds = [citation.reference.study.name for citation in (first, *citations) if citation.reference.study]
     marks = next((citation.marks for citation in citations if citation.marks), ())
     return StudyRow(
         document_id=first.document_id,
@@ -117,6 +131,11 @@ def _build_row(question: str, citations: Sequence[Citation], passages: Sequence[
         year=printable(reference.year),
         design=printable(reference.note_type or (designs[0] if designs else "")),
         direction=direction,
+        probability=0.0 if effect is None else effect.probability,
+        kind=printable(reference.note_type or (kinds[0] if kinds else "")),
+        author="" if is_note or not reference.authors else printable(reference.authors[0].partition(",")[0]),
+        date=printable(first.date or "") if is_note else "",
+        ratio=ratio,
         sentence=printable(first.quotation),
         span=(first.start, first.end),
         citations=tuple(dict.fromkeys((first.number, *numbers))),
@@ -124,6 +143,14 @@ def _build_row(question: str, citations: Sequence[Citation], passages: Sequence[
         size=None if is_note else _find_cell(find_sample_size, passages),
         population=None if is_note else _find_cell(find_population, passages),
     )
+
+
+def _find_ratio(question: str, citation: Citation) -> StatedRatio | None:
+    """Return the ratio of a sentence, unless the question compares something that the sentence is not about."""
+    comparison = read_comparison(question)
+    if comparison.intervention and not is_about(question, comparison, citation.quotation, citation.title):
+        return None
+    return find_ratio(citation.quotation)
 
 
 def _find_cell(find: Callable[[str], StudyDetail | None], passages: Sequence[Passage]) -> StudyCell | None:

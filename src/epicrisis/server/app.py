@@ -33,6 +33,7 @@ from epicrisis.server.library_api import make_document_routes, make_search_route
 from epicrisis.server.mcp_http import McpEndpoint
 from epicrisis.server.metrics import MeasureRequests, make_metrics_routes
 from epicrisis.server.openai_endpoint import make_openai_routes
+from epicrisis.server.page.menu import Menu
 from epicrisis.server.page.review_routes import ReviewPages, make_review_routes
 from epicrisis.server.page.routes import make_page_routes
 from epicrisis.server.page.sign_in import add_sign_in_state, make_sign_in_routes
@@ -140,6 +141,7 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     app.router.routes.extend(assistants.routes)
     app.include_router(make_page_routes(questions, shelves, answers, runs, uploads))
     reviews = None if state is None else state.open_reviews()
+    app.state.menu = Menu(runs, reviews)
     app.include_router(
         make_review_routes(ReviewPages(reviews, runs, users, log, None if provider is None else provider.sessions))
     )

@@ -275,6 +275,10 @@ class ReviewStore:
         except OSError as error:
             raise StorageError(f"the review cannot be stored: {error.strerror}") from None
 
+    def has_reviews(self) -> bool:
+        """Return whether there is a review, whoever may judge it."""
+        return any(True for _ in self._items.ids(PLAN))
+
     def list(self) -> list[BlindReview]:
         """Return all reviews, the newest first."""
         reviews: list[BlindReview] = []

@@ -34,6 +34,10 @@ class RunFolder:
         self._log = log
         self._patients: dict[Path, tuple[int, bool]] = {}
 
+    def has_runs(self) -> bool:
+        """Return whether there is a run, whoever may read it."""
+        return bool(self._folders())
+
     def list_runs(self, caller: Caller) -> dict[str, RunManifest]:
         """Return the manifests of the runs that the caller may read, by name. Folders that are no runs are left out."""
         manifests: dict[str, RunManifest] = {}

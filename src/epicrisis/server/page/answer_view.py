@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from epicrisis.core.answers import Answer, Citation, Claim, Conflict, ConflictSide
-from epicrisis.core.printable import printable, split_printable_lines
+from epicrisis.core.printable import count_noun, printable, split_printable_lines
 from epicrisis.core.types import Passage, SupportState
+from epicrisis.reading.comparisons import read_comparison
 from epicrisis.report.answer_content import (
     EVIDENCE,
     MAX_MARKERS,
@@ -27,14 +28,20 @@ from epicrisis.report.answer_content import (
     judge_support,
     label_support,
 )
-from epicrisis.report.computed_table import HEADING, ValueTable, list_computed_numbers
-from epicrisis.report.study_table import StudyRow, build_study_table, list_shown_citations
+from epicrisis.report.computed_table import HEADING, ValueTable
+from epicrisis.report.study_table import build_study_table, list_shown_citations
 from epicrisis.server.page.citation_cards import excerpt_passage
 from epicrisis.server.page.document_view import TextPiece
 from epicrisis.server.page.evidence_map import EvidenceMap, build_evidence_map, list_ranked_passages
 from epicrisis.server.page.patient_view import list_time_messages
+from epicrisis.server.page.plain_words import leave_out_commands
 from epicrisis.server.page.stored_answers import StoredAnswer
+from epicrisis.server.page.study_view import StudyFigures, StudyView, view_figures, view_studies
 
+_ALSO = "also searched"
+"""The beginning of a notice of the search that is no gap."""
+_LONGEST_OUTCOME = 8
+"""Words of an outcome that a headline names."""
 _MARKER = re.compile(r"\[(\d{1,4})\]")
 _BASES = {
     "parts": "The parts of the evidence chose different options.",
@@ -63,6 +70,10 @@ class CitationView:
     is_verified: bool
     place: str
     is_note: bool = False
+    identifier: str = ""
+    """`PMID 29768149` and the like."""
+    badge: str = ""
+    """What was checked of it, unless it is the same for all citations."""
     excerpt: tuple[TextPiece, ...] = ()
     """The sentence, highlighted, among the words around it. Empty if the document does not contain it."""
 
@@ -88,7 +99,7 @@ class ClaimView:
     runs: tuple[TextRun, ...]
     support: SupportState = "not-checked"
     support_label: str = ""
-    """Empty for a line that is no claim."""
+    """Empty for a line that is no claim, and where all claims have the same."""
     reason: str = ""
 
 
@@ -144,18 +155,24 @@ class AnswerPageView:
     strategy: str
     is_evidence: bool
     verdict: tuple[ClaimView, ...]
-    """The chosen option, the first claim, or the reason, line by line."""
+    """The chosen option, the first claim, or the reason, line by line. Empty for sentences without a direction."""
+    quote: CitationView | None
+    """The best sentence, for an answer of sentences that has no verdict in words."""
+    basis: tuple[str, ...]
+    """What the verdict rests on, in a line each."""
     claims: tuple[ClaimView, ...]
     warnings: tuple[str, ...]
     remarks: tuple[str, ...]
     gaps: tuple[str, ...]
     notes: tuple[str, ...]
     citations: tuple[CitationView, ...]
-    sources: tuple[CitationView, ...]
-    """The citations without those that only the table of computed values has."""
+    studies: tuple[StudyView, ...]
+    sources_name: str
+    """`Studies`, `Notes` or `Sources`."""
+    """The cited studies or notes, without citations that only the table of computed values has."""
+    figures: StudyFigures
     computed: ComputedView | None
     conflicts: tuple[ConflictView, ...]
-    studies: tuple[StudyRow, ...]
     map: EvidenceMap
     time_filter: tuple[str, ...]
     """What the time filter left out of the record and why. Empty without a patient."""
@@ -180,15 +197,34 @@ def build_answer_view(stored: StoredAnswer) -> AnswerPageView:
     href = f"/answers/{stored.id}"
     passages = (*stored.passages, *list_ranked_passages(answer))
     citations = tuple(_view_citation(answer, citation, href, passages) for citation in list_shown_citations(answer))
+    if len({citation.check for citation in citations if citation.is_verified}) > 1:
+        citations = tuple(replace(citation, badge=citation.check) for citation in citations)
+    else:
+        citations = tuple(
+            replace(citation, badge="" if citation.is_verified else citation.check) for citation in citations
+        )
     by_number = {citation.number: citation for citation in citations}
-    tabled = list_computed_numbers(answer)
+    studies = view_studies(build_study_table(answer, passages), by_number)
     verdict, claims = _view_claims(answer, content, by_number)
+    basis: tuple[str, ...] = ()
+    quote = None
+    if answer.strategy == EVIDENCE and answer.citations and answer.state == "answered":
+        headline, reading = _summarize_directions(answer, studies)
+        headline = headline or _summarize_ratios(answer, studies)
+        if headline and answer.choice is None:
+            verdict = (*verdict, ClaimView((TextRun(headline),)))
+        elif not verdict and studies:
+            quote = studies[0].sentences[0]
+        basis = (reading, _count_sentences(answer, studies))
+    elif claims or verdict:
+        verdict, claims, basis = _say_once(verdict, claims)
     sections = {section.heading: section.lines for section in content.sections}
     options = tuple(describe_choice(answer, letter) for letter in answer.question.options)
     gaps = sections.get("Not found, left out or failed", ())
     follow_up = stored.follow_up
     usage = answer.usage if follow_up is None else answer.usage + follow_up.usage
     time_filter = list_time_messages(answer)
+    searches = [line for line in gaps if line.startswith(_ALSO)]
     return AnswerPageView(
         id=stored.id,
         href=href,
@@ -199,17 +235,20 @@ def build_answer_view(stored: StoredAnswer) -> AnswerPageView:
         strategy=answer.strategy,
         is_evidence=answer.strategy == EVIDENCE,
         verdict=verdict,
+        quote=quote,
+        basis=tuple(filter(None, basis)),
         claims=claims,
-        warnings=content.warnings,
-        remarks=content.remarks,
-        gaps=tuple(line for line in gaps if line not in time_filter),
-        time_filter=time_filter,
-        notes=sections.get("Notes", ()),
+        warnings=leave_out_commands(content.warnings),
+        remarks=leave_out_commands(content.remarks),
+        gaps=leave_out_commands(line for line in gaps if line not in (*time_filter, *searches)),
+        time_filter=leave_out_commands(time_filter),
+        notes=leave_out_commands((*searches, *sections.get("Notes", ()))),
         citations=citations,
-        sources=tuple(citation for citation in citations if citation.number not in tabled),
+        studies=studies,
+        sources_name=_name_sources(studies),
+        figures=view_figures(studies),
         computed=_view_computed(answer, content, by_number),
         conflicts=tuple(_view_conflict(conflict, by_number) for conflict in answer.conflicts),
-        studies=build_study_table(answer, passages),
         map=build_evidence_map(answer),
         is_withheld=answer.withheld is not None,
         patient=printable(stored.patient or ""),
@@ -255,6 +294,7 @@ def _view_citation(answer: Answer, citation: Citation, href: str, passages: Sequ
         is_verified=citation.verified,
         place=printable(reference.describe_place()),
         is_note=bool(reference.note_type),
+        identifier="".join(f"{link.label} {link.identifier}" for link in reference.links[:1]),
         excerpt=excerpt_passage(citation, passages),
     )
 
@@ -263,10 +303,17 @@ def _view_claims(
     answer: Answer, content: AnswerContent, by_number: Mapping[int, CitationView]
 ) -> tuple[tuple[ClaimView, ...], tuple[ClaimView, ...]]:
     """Return the verdict and the claims below it. The words are those of the content."""
-    plain = [ClaimView((TextRun(line),)) for line in content.verdict]
-    if answer.strategy == EVIDENCE or answer.state != "answered":
-        computed = [_view_claim(claim, by_number) for claim in answer.claims if claim.is_computed]
-        return (*computed, *plain[len(computed) :]), ()
+    if answer.strategy == EVIDENCE and answer.state == "answered":
+        computed = tuple(_view_claim(claim, by_number) for claim in answer.claims if claim.is_computed)
+        if answer.choice is None:
+            return computed, ()
+        return (*computed, ClaimView((TextRun(describe_choice(answer, answer.choice)),))), ()
+    if answer.state != "answered":
+        computed = tuple(_view_claim(claim, by_number) for claim in answer.claims if claim.is_computed)
+        plain = [
+            ClaimView((TextRun(_capitalize(line)),)) for line in leave_out_commands(content.verdict[len(computed) :])
+        ]
+        return (*computed, *plain), ()
     if not answer.claims:
         lines = split_printable_lines(answer.text)
         choice = describe_choice(answer, answer.choice)
@@ -276,6 +323,82 @@ def _view_claims(
     if answer.choice:
         return (ClaimView((TextRun(describe_choice(answer, answer.choice)),)),), claims
     return claims[:1], claims[1:]
+
+
+def _summarize_directions(answer: Answer, studies: Sequence[StudyView]) -> tuple[str, str]:
+    """Return the direction of the sentences in words, and what it was read from. Empty if the first study has none.
+
+    Directions are named beside their sources, and never counted.
+    """
+    read = [study for study in studies if study.row.direction and not study.row.warning]
+    if not read or read[0] is not studies[0]:
+        return "", ""
+    by_direction: dict[str, list[str]] = {}
+    for study in read:
+        words = f"[{study.row.citations[0]}] ({study.row.probability:.2f})"
+        by_direction.setdefault(study.row.direction, []).append(words)
+    places = "; ".join(f"{direction}: {', '.join(words)}" for direction, words in by_direction.items())
+    verdict = read[0].row.direction if len(by_direction) == 1 else "the studies differ"
+    if len(by_direction) == 1:
+        places = ", ".join(by_direction[verdict])
+    return _name_outcome(answer, verdict), f"Read by a program from {places}, with its probability."
+
+
+def _summarize_ratios(answer: Answer, studies: Sequence[StudyView]) -> str:
+    """Return the range of the ratios that the studies state, or an empty text unless the first one states one."""
+    ratios = [study.row.ratio for study in studies if study.row.ratio is not None and not study.row.warning]
+    if not ratios or ratios[0] is not studies[0].row.ratio:
+        return ""
+    low, high = min(ratios, key=lambda ratio: ratio.value), max(ratios, key=lambda ratio: ratio.value)
+    if low is high:
+        return _name_outcome(answer, f"{low.measure} {low.text}")
+    return _name_outcome(answer, f"ratios from {low.value:g} to {high.value:g}")
+
+
+def _name_outcome(answer: Answer, finding: str) -> str:
+    """Return the outcome of the question with what was found of it. A question without comparison has none."""
+    comparison = read_comparison(answer.question.text)
+    outcome = printable(comparison.outcome)
+    is_short = comparison.intervention and len(outcome.split()) <= _LONGEST_OUTCOME
+    return _capitalize(f"{outcome}: {finding}" if is_short else finding)
+
+
+def _capitalize(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def _name_sources(studies: Sequence[StudyView]) -> str:
+    """Return what the cited documents are, for the heading above them."""
+    kinds = {sentence.is_note for study in studies for sentence in study.sentences}
+    return "Sources" if len(kinds) > 1 else "Notes" if True in kinds else "Studies"
+
+
+def _count_sentences(answer: Answer, studies: Sequence[StudyView]) -> str:
+    """Return how many sentences are shown, and that no chat model wrote them."""
+    number = sum(len(study.sentences) for study in studies)
+    if not number:
+        return "No chat model wrote this."
+    units = "1 study" if len(studies) == 1 else f"{len(studies)} studies"
+    if any(sentence.is_note for study in studies for sentence in study.sentences):
+        units = count_noun(len(studies), "document")
+    probability = answer.distribution.get(answer.choice or "")
+    chosen = "" if probability is None else f"Chosen with a probability of {probability:.2f}. "
+    return f"{chosen}{count_noun(number, 'sentence')} of {units}, best first. No chat model wrote this."
+
+
+def _say_once(
+    verdict: Sequence[ClaimView], claims: Sequence[ClaimView]
+) -> tuple[tuple[ClaimView, ...], tuple[ClaimView, ...], tuple[str, ...]]:
+    """Return verdict and claims without a label that all of them have, and a line that says it once."""
+    labelled = [claim for claim in (*verdict, *claims) if claim.support_label]
+    labels = {(claim.support, claim.support_label, claim.reason) for claim in labelled}
+    if len(labelled) < 2 or labels != {("supported", "supported", "")}:
+        return tuple(verdict), tuple(claims), ()
+
+    def strip(views: Sequence[ClaimView]) -> tuple[ClaimView, ...]:
+        return tuple(replace(view, support_label="") for view in views)
+
+    return strip(verdict), strip(claims), ("Each sentence is supported by the words it cites.",)
 
 
 def _view_claim(claim: Claim, by_number: Mapping[int, CitationView]) -> ClaimView:

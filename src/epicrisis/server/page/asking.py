@@ -27,7 +27,7 @@ from epicrisis.server.page.live import LiveAnswer, add_step, frame, replace_foll
 from epicrisis.server.page.page_route import is_part
 from epicrisis.server.page.question_form import FormFields, build_form
 from epicrisis.server.page.rendering import html_response, render
-from epicrisis.server.page.sources import collect_cited_passages, list_left_out
+from epicrisis.server.page.sources import collect_cited_passages, list_left_out, settle_study_types
 from epicrisis.server.page.stored_answers import FollowUp, StoredAnswer
 from epicrisis.server.questions import Inquiry, QuestionBody, Questions
 from epicrisis.server.streaming import EventStream, keep_alive, run_while_connected
@@ -161,7 +161,7 @@ async def _finish(
     left_out = await list_left_out(inquiry, answer)
     return await asyncio.to_thread(
         pages.answers.add,
-        answer,
+        settle_study_types(answer, passages),
         passages,
         library=inquiry.library.name,
         owner=inquiry.caller.owner,

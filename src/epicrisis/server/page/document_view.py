@@ -12,7 +12,7 @@ from operator import attrgetter
 
 from epicrisis.core.printable import printable, split_printable_lines
 from epicrisis.core.prompts import MARK_LABELS
-from epicrisis.core.references import Link, build_reference
+from epicrisis.core.references import Link, build_reference, find_document_study
 from epicrisis.core.types import CharacterSpan, Passage
 from epicrisis.server.white_space import fill_gap
 
@@ -106,6 +106,7 @@ def build_document_view(passages: Sequence[Passage], highlight: Highlight | None
     start = highlight.span[0]
     source = next((passage for passage in ordered if passage.start <= start < passage.end), ordered[0])
     reference = build_reference(source)
+    study = find_document_study(source.document_id, ordered)
     pieces, remarks = _split_text(ordered, highlight, complete)
     title_is_highlighted = highlight.in_title
     if highlight.in_title:
@@ -118,7 +119,7 @@ def build_document_view(passages: Sequence[Passage], highlight: Highlight | None
         document_id=printable(source.document_id),
         title=printable(source.title or source.document_id),
         reference=printable(reference.describe("", source.source, source.date)),
-        design=printable(reference.note_type or (reference.study.label if reference.study else "")),
+        design=printable(reference.note_type or (study.label if study else "")),
         year=printable(reference.year),
         marks=tuple(MARK_LABELS[mark] for mark in source.marks),
         links=reference.links,

@@ -24,7 +24,7 @@ PartVerdict: TypeAlias = Literal["supports", "contradicts", "relevant", "nothing
 
 STATEMENT_LABELS: Mapping[PartVerdict, str] = {
     "supports": "supports the answer",
-    "contradicts": "contradicts the answer",
+    "contradicts": "against the answer",
     "relevant": "relevant, takes no side",
     "nothing": "nothing relevant found",
     "failed": "could not be read",
@@ -120,6 +120,11 @@ class EvidenceMap:
     warnings: tuple[str, ...]
     """Reasons to doubt the search."""
 
+    @property
+    def is_telling(self) -> bool:
+        """Whether something in it takes a side, or was read in parts."""
+        return bool(self.parts) or any(cell.statement in ("supports", "contradicts") for cell in self.cells)
+
 
 def list_ranked_passages(answer: Answer) -> tuple[Passage, ...]:
     """Return the passages of the last ranking of an answer, best first. Empty for answers without one."""
@@ -192,7 +197,9 @@ def list_ranked_documents(answer: Answer) -> list[tuple[str, str, str]]:
     ranked = [(passage.id, passage.document_id, passage.title) for passage in list_ranked_passages(answer)]
     if ranked:
         return ranked
-    titles = {citation.document_id: citation.title for citation in answer.citations}
+    tops = find_search_tops(answer)
+    titles = {} if tops is None else dict(tops.titles)
+    titles |= {citation.document_id: citation.title for citation in answer.citations}
     for event in answer.trace:
         if isinstance(event, SentencesSelected):
             documents = dict.fromkeys(span.document_id for span in event.sentences)

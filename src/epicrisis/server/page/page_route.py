@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from epicrisis.core.errors import EpicrisisError
 from epicrisis.server.errors import Problem, describe_error, describe_validation
-from epicrisis.server.page.rendering import CALLER, html_response, render
+from epicrisis.server.page.rendering import CALLER, MENU, html_response, render
 
 
 class PageRoute(APIRoute):
@@ -24,6 +24,7 @@ class PageRoute(APIRoute):
 
         async def handle_with_pages(request: Request) -> Response:
             CALLER.set(request.scope.get("epicrisis.caller"))
+            MENU.set(request.app.state.menu)
             try:
                 return await handle(request)
             except EpicrisisError as error:

@@ -10,6 +10,7 @@ from starlette.responses import HTMLResponse
 
 from epicrisis.report.templates import build_environment
 from epicrisis.server.page.evidence_map import STATEMENT_LABELS
+from epicrisis.server.page.menu import ALWAYS, Menu
 from epicrisis.server.page.static_files import static_address
 from epicrisis.server.users import LOCAL, Caller
 
@@ -23,6 +24,9 @@ HEADERS = {"Cache-Control": "no-store", "Vary": "HX-Request"}
 CALLER: ContextVar[Caller | None] = ContextVar("caller", default=None)
 """The user whose request is answered. Every page names this user beside the sign-out."""
 
+MENU: ContextVar[Menu | None] = ContextVar("menu", default=None)
+"""The menu of the server whose page is rendered. None before the sign-in."""
+
 
 @cache
 def _environment() -> Environment:
@@ -33,6 +37,7 @@ def _environment() -> Environment:
     environment.globals["statements"] = STATEMENT_LABELS
     environment.globals["page"] = ""
     environment.globals["account"] = find_account
+    environment.globals["menu"] = list_menu
     return environment
 
 
@@ -45,6 +50,12 @@ def find_account() -> Caller | None:
     """Return the user whose page is rendered, or None on a server without users and before the sign-in."""
     caller = CALLER.get()
     return None if caller is LOCAL else caller
+
+
+def list_menu() -> tuple[tuple[str, str, str], ...]:
+    """Return address, words and name of each page that the menu names."""
+    menu = MENU.get()
+    return ALWAYS if menu is None else menu.list_items()
 
 
 def html_response(text: str, status: int = 200) -> HTMLResponse:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from epicrisis.core.answers import Answer, Citation
-from epicrisis.core.references import list_page_starts
+from epicrisis.core.references import find_document_study, list_page_starts
 from epicrisis.core.types import Passage, Scope
 from epicrisis.library.passage_lookup import read_document_passages
 from epicrisis.pipeline.components import build_scope
@@ -60,6 +61,25 @@ async def collect_cited_passages(library: OpenLibrary, answer: Answer) -> tuple[
         if touched or passage.ordinal == 0:
             cited_passages.append(passage)
     return tuple(cited_passages)
+
+
+def settle_study_types(answer: Answer, passages: Sequence[Passage]) -> Answer:
+    """Return the answer with one study type for all citations of a document: that of its first passage.
+
+    The type may stand in the abstract alone, and a sentence of a later passage would have none.
+    """
+
+    def settle(citations: Sequence[Citation]) -> tuple[Citation, ...]:
+        settled: list[Citation] = []
+        for citation in citations:
+            study = find_document_study(citation.document_id, passages) or citation.reference.study
+            settled.append(replace(citation, reference=replace(citation.reference, study=study)))
+        return tuple(settled)
+
+    withheld = answer.withheld
+    if withheld is not None:
+        withheld = replace(withheld, citations=settle(withheld.citations))
+    return replace(answer, citations=settle(answer.citations), withheld=withheld)
 
 
 async def list_left_out(inquiry: Inquiry, answer: Answer) -> tuple[str, ...]:

@@ -33,6 +33,7 @@
       writeHistory([known || { id, question, at: Date.now() }, ...others]);
     }
     prepareTable(byId("studies"));
+    prepareTabs(document.querySelector("[data-tabs]"));
     if (isNew) {
       document.title = `${question} - epicrisis`;
       byId("asked")?.focus({ preventScroll: true });
@@ -46,7 +47,31 @@
     if (top < 0 || top > innerHeight * 0.6) element.scrollIntoView({ block: "start" });
   }
 
+  // Without a script the tabs are links to sections below each other.
+  function prepareTabs(tabs) {
+    if (!tabs || tabs.dataset.ready) return;
+    const links = [...tabs.querySelectorAll("a")];
+    if (!links.length) return;
+    tabs.dataset.ready = "true";
+    const show = (chosen) => {
+      for (const link of links) {
+        if (link === chosen) link.setAttribute("aria-current", "true");
+        else link.removeAttribute("aria-current");
+        byId(link.hash.slice(1)).closest(".panel").hidden = link !== chosen;
+      }
+    };
+    for (const link of links) {
+      link.addEventListener("click", (event) => {
+        event.preventDefault();
+        show(link);
+      });
+    }
+    show(links.find((link) => link.hash === location.hash) || links[0]);
+  }
+
   function showLive(live) {
+    // The form that was sent stays on the page until its stream ends: it folds.
+    byId("answer").previousElementSibling?.removeAttribute("open");
     bringIntoSight(live);
     // The form of a follow-up question is hidden while it is answered.
     if (!document.activeElement?.checkVisibility() || document.activeElement === document.body) {

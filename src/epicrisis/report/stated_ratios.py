@@ -1,0 +1,66 @@
+"""Find the ratios with intervals that a sentence states, such as `RR 0.35 (95% CI 0.15-0.81)`.
+
+    find_ratio("The risk was lower (odds ratio 0.38; 95% CI 0.20 to 0.74).").value   # 0.38
+
+Only words of the sentence are read. Nothing is computed, converted or pooled.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_NUMBER = r"\d{1,3}(?:\.\d{1,4})?"
+_NAMES = {
+    "or": "odds ratio",
+    "rr": "risk ratio",
+    "hr": "hazard ratio",
+    "irr": "incidence rate ratio",
+    "odds ratio": "odds ratio",
+    "risk ratio": "risk ratio",
+    "relative risk": "relative risk",
+    "rate ratio": "rate ratio",
+    "incidence rate ratio": "incidence rate ratio",
+    "hazard ratio": "hazard ratio",
+    "hazards ratio": "hazard ratio",
+    "prevalence ratio": "prevalence ratio",
+}
+_RATIO = re.compile(
+    r"\b(?P<adjusted>a|adjusted )?(?:(?P<short>OR|RR|HR|IRR)|"
+    r"(?P<long>(?i:odds|risk|incidence rate|rate|hazards?|prevalence) (?i:ratio)s?|(?i:relative risk)s?))\b"
+    # A short name in brackets behind the long one, and words such as `was`, `for death`.
+    rf"[^.;\d]{{0,40}}?(?P<value>{_NUMBER})"
+    r"[^\d]{0,12}?(?:(?P<level>9\d(?:\.\d)?) ?(?:%|per ?cent) ?[^\d]{0,32}?)?"
+    rf"(?P<low>{_NUMBER}) ?(?:-|to|,|;) ?(?P<high>{_NUMBER})(?![\d%]| ?%)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StatedRatio:
+    """A ratio with its interval, as a sentence states it."""
+
+    measure: str
+    """`risk ratio`, `hazard ratio`, with `adjusted` before it if the sentence says so."""
+    value: float
+    low: float
+    high: float
+    text: str
+    """`0.35 (0.15 to 0.81)`, in the digits of the sentence."""
+    level: str = ""
+    """The level of the interval in per cent, such as `95`. Empty if the sentence does not say it."""
+
+
+def find_ratio(sentence: str) -> StatedRatio | None:
+    """Return the first ratio with an interval of a sentence, or None. An interval that excludes its ratio is none."""
+    clean = sentence.replace("·", ".").replace("−", "-").replace("–", "-").replace("\u00a0", " ")
+    for match in _RATIO.finditer(clean):
+        value, low, high = (float(match[name]) for name in ("value", "low", "high"))
+        if not 0 < low <= value <= high or low == high:
+            continue
+        name = (match["short"] or match["long"]).lower()
+        measure = _NAMES[name if match["short"] else name.removesuffix("s")]
+        if match["adjusted"]:
+            measure = f"adjusted {measure}"
+        text = f"{match['value']} ({match['low']} to {match['high']})"
+        return StatedRatio(measure, value, low, high, text, match["level"] or "")
+    return None

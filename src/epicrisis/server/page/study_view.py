@@ -1,0 +1,124 @@
+"""The studies of an answer as the page shows them: each once, with its sentences, its direction and its ratio.
+
+    studies = view_studies(rows, citations)
+    figures = view_figures(studies)
+
+Directions and ratios stand side by side. They are never counted as votes, and never pooled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from epicrisis.report.study_table import StudyRow
+
+if TYPE_CHECKING:
+    from epicrisis.server.page.answer_view import CitationView
+
+_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+PLOT_WIDTH, ROW_HEIGHT, _EDGE = 140, 20, 7
+_TICK_DISTANCE = 26
+"""The least distance of two labels of the axis."""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyView:
+    """One study, or one note of a record, with the sentences that the answer cites."""
+
+    row: StudyRow
+    number: int
+    """Its row in the evidence table, from 1."""
+    sentences: tuple[CitationView, ...]
+    """The result sentence first."""
+
+    @property
+    def label(self) -> str:
+        """The study in short, such as `Rolnik 2017`."""
+        return " ".join(filter(None, (self.row.author, self.row.year)))
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """Type, year and identifier, as far as they are known."""
+        identifier = self.sentences[0].identifier if self.sentences else ""
+        return tuple(filter(None, (self.row.kind, self.row.date or self.row.year, identifier)))
+
+    @property
+    def tone(self) -> str:
+        """A word for the style of its direction: that nothing differs is no weaker, but another, result."""
+        return "same" if self.row.direction == "no difference" else "differs"
+
+
+@dataclass(frozen=True, slots=True)
+class RatioMark:
+    """A ratio with its interval on a logarithmic axis, in the units of the drawing."""
+
+    x: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class StudyFigure:
+    """The direction and the ratio of one study."""
+
+    study: StudyView
+    mark: RatioMark | None
+
+
+@dataclass(frozen=True, slots=True)
+class StudyFigures:
+    """The directions and ratios of the studies, side by side."""
+
+    rows: tuple[StudyFigure, ...] = ()
+    ticks: tuple[tuple[float, str], ...] = ()
+    """Place and label of each tick of the axis. Empty without a plot."""
+    one: float = 0.0
+    """The place of no difference."""
+    heading: str = ""
+
+    @property
+    def has_ratios(self) -> bool:
+        """Whether a study states a ratio."""
+        return any(row.study.row.ratio for row in self.rows)
+
+
+def view_studies(rows: Sequence[StudyRow], by_number: Mapping[int, CitationView]) -> tuple[StudyView, ...]:
+    """Return the studies of the evidence table with their sentences."""
+    studies: list[StudyView] = []
+    for number, row in enumerate(rows, 1):
+        sentences = tuple(by_number[citation] for citation in row.citations if citation in by_number)
+        studies.append(StudyView(row, number, sentences))
+    return tuple(studies)
+
+
+def view_figures(studies: Sequence[StudyView]) -> StudyFigures:
+    """Return the studies with a direction or a ratio. Two ratios and more are drawn on one axis."""
+    shown = [study for study in studies if study.row.direction or study.row.ratio]
+    if not shown:
+        return StudyFigures()
+    ratios = [study.row.ratio for study in shown if study.row.ratio]
+    levels = {ratio.level for ratio in ratios}
+    level = f"{levels.pop()} % interval" if len(levels) == 1 and levels != {""} else "interval"
+    heading = f"Ratio and {level}" if ratios else "Direction"
+    if len(ratios) < 2:
+        return StudyFigures(tuple(StudyFigure(study, None) for study in shown), heading=heading)
+    low = math.log(min(1.0, *(ratio.low for ratio in ratios)))
+    high = math.log(max(1.0, *(ratio.high for ratio in ratios)))
+
+    def place(value: float) -> float:
+        return round(_EDGE + (math.log(value) - low) / (high - low) * (PLOT_WIDTH - 2 * _EDGE), 1)
+
+    rows: list[StudyFigure] = []
+    for study in shown:
+        ratio = study.row.ratio
+        mark = None if ratio is None else RatioMark(place(ratio.value), place(ratio.low), place(ratio.high))
+        rows.append(StudyFigure(study, mark))
+    ticks: list[tuple[float, str]] = [(place(1.0), "1")]
+    for value in sorted(_TICKS, key=lambda tick: abs(math.log(tick))):
+        near = any(abs(place(value) - x) < _TICK_DISTANCE for x, _ in ticks)
+        if low <= math.log(value) <= high and not near:
+            ticks.append((place(value), f"{value:g}"))
+    return StudyFigures(tuple(rows), tuple(sorted(ticks)), place(1.0), heading)
