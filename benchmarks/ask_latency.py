@@ -1,7 +1,7 @@
 """Measure how long `epicrisis ask` takes beyond the calls of a chat model with a fixed delay, and which calls it sends.
 
-    python benchmarks/ask_latency.py                # BriefContext in 8 parts, 1 s a call
-    python benchmarks/ask_latency.py --delay 0.2 --runs 5
+    PYTHONPATH=. python benchmarks/ask_latency.py                # BriefContext in 8 parts, 1 s a call
+    PYTHONPATH=. python benchmarks/ask_latency.py --delay 0.2 --runs 5
 
 The endpoint is a real HTTP server on loopback. It answers every request after the delay, any number at a time; it
 knows no path but the chat completions, like most servers of other vendors. The first run knows nothing of the
@@ -26,7 +26,7 @@ from pathlib import Path
 
 from epicrisis.settings.settings import Settings
 from epicrisis.testing.chat import schema_reply
-from epicrisis.testing.faults import build_reply, build_success
+from tests.support.faults import build_reply, build_success
 
 ROOT = Path(__file__).resolve().parent.parent
 QUESTION = "Does low-dose aspirin lower the risk of preterm pre-eclampsia?"

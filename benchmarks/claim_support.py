@@ -1,8 +1,9 @@
 """Support of claims: how often is the check right where it says `supported` or `contradicted`, and what does it catch?
 
-    EPICRISIS_DATA=... python benchmarks/claim_support.py words [--split train]
-    EPICRISIS_DATA=... python benchmarks/claim_support.py swaps
-    EPICRISIS_DATA=... python benchmarks/claim_support.py verifiers [--nli NAME] [--model NAME --check model] [-n CASES]
+    export EPICRISIS_DATA=... PYTHONPATH=.
+    python benchmarks/claim_support.py words [--split train]
+    python benchmarks/claim_support.py swaps
+    python benchmarks/claim_support.py verifiers [--nli NAME] [--model NAME --check model] [-n CASES]
 
 `words`: claims of SciFact with the three best sentences of each abstract that they cite, those of HealthVer with their
 evidence, and claims made of the prompts of Evidence Inference in three wordings, one right and one wrong of each, with
@@ -45,7 +46,6 @@ from epicrisis.core.prompts import Prompt
 from epicrisis.core.protocols import ChatReply, ChatRequest, Verifier
 from epicrisis.core.types import ChatCheck, Passage, Question, Sentence
 from epicrisis.corpus.chunking import find_sentences
-from epicrisis.evaluation.analysis.balanced_accuracy import estimate_balanced_accuracy
 from epicrisis.evaluation.analysis.statistics import estimate_mean, wilson
 from epicrisis.library.word_index import analyze_words
 from epicrisis.models.pair_models import load_nli
@@ -54,6 +54,7 @@ from epicrisis.reading.directions import Effect
 from epicrisis.reading.support import CitedSentence, check_claim
 from epicrisis.retrieval.sentence_ranking import SentenceRanker
 from epicrisis.settings.configuration import load_settings
+from tests.support.balanced_accuracy import estimate_balanced_accuracy
 
 SENTENCES = 3
 NEUTRAL = "neutral"

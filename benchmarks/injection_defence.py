@@ -2,7 +2,7 @@
 
 Run in full with a chat model that answers PubMedQA better than chance. Resumable, one FOLDER for each k.
 
-    EPICRISIS_DATA=... python benchmarks/injection_defence.py FOLDER MODEL [--second MODEL] [-n 40] [-k 8]
+    EPICRISIS_DATA=... PYTHONPATH=. python benchmarks/injection_defence.py FOLDER MODEL [--second MODEL] [-n 40] [-k 8]
         [--defence NAME ...]
 
 With a second model, which rewrites the attack texts, the adaptive round follows (20 rewrites for each question).
@@ -19,16 +19,16 @@ from epicrisis.answering.structured_request import ModelClient, Sampling
 from epicrisis.core.types import Passage, Question, Scope
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.readers import read_sources
-from epicrisis.evaluation.experiments.injection import HEADER, build_cases, format_results, run_adaptive_attack
 from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.runner import RecordStore, answer_cases
-from epicrisis.evaluation.synthesis.injection_attacks import ORDERS, build_attacks, make_rewriter, read_bipia
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.models.encoders import load_encoder
 from epicrisis.pipeline.evidence import build_context
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.settings.configuration import load_settings
 from epicrisis.settings.settings import Settings
+from tests.support.injection_attacks import ORDERS, build_attacks, make_rewriter, read_bipia
+from tests.support.injection_measures import HEADER, build_cases, format_results, run_adaptive_attack
 
 SEED = 0
 BASE: dict[str, object] = {

@@ -1,9 +1,9 @@
 """The model layer under load, against a server on this machine that answers after a fixed delay. The server is a
 process of its own, so that what it costs is in no figure.
 
-    python benchmarks/model_layer.py clients
-    python benchmarks/model_layer.py partitions
-    python benchmarks/model_layer.py rivals [langchain_chain=PYTHON] [paper_qa=PYTHON]...
+    PYTHONPATH=. python benchmarks/model_layer.py clients
+    PYTHONPATH=. python benchmarks/model_layer.py partitions
+    PYTHONPATH=. python benchmarks/model_layer.py rivals [langchain_chain=PYTHON] [paper_qa=PYTHON]...
 
 `clients`: calls a second and CPU a call of our layers beside the bare OpenAI client, all in turn in each round.
 `partitions`: the wall clock of one BriefContext question by the number of its partitions.
@@ -50,8 +50,8 @@ from epicrisis.models.chat.loading import add_layers, load_chat
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.settings.settings import AnswerOptions, BudgetSettings, ModelSettings
 from epicrisis.testing.chat import schema_reply
-from epicrisis.testing.faults import read_prompt
-from epicrisis.testing.hostile import HostileServer, ServerLog
+from tests.support.faults import read_prompt
+from tests.support.hostile import HostileServer, ServerLog
 
 MODEL = "hostile"
 ROUNDS = 3

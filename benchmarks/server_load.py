@@ -1,8 +1,8 @@
 """Load `epicrisis serve` with many clients and print a table of what each of them waited for.
 
-    python benchmarks/server_load.py                       # 200 clients for 60 s, then pages, disconnections and memory
-    python benchmarks/server_load.py load --clients 50 --seconds 20
-    python benchmarks/server_load.py memory --requests 2000
+    PYTHONPATH=. python benchmarks/server_load.py   # 200 clients for 60 s, and all below
+    PYTHONPATH=. python benchmarks/server_load.py load --clients 50 --seconds 20
+    PYTHONPATH=. python benchmarks/server_load.py memory --requests 2000
 
 The server is the real command in a process of its own, over the demo's library with the real encoder. The chat model is
 another process on loopback: an OpenAI-compatible endpoint that waits, then streams a reply word by word, so that the
@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from epicrisis.testing.chat import schema_reply
-from epicrisis.testing.faults import build_reply, build_success, read_prompt
+from tests.support.faults import build_reply, build_success, read_prompt
 
 ROOT = Path(__file__).resolve().parent.parent
 PHASES = ("load", "pages", "disconnect", "memory")

@@ -1,10 +1,10 @@
 """Are computed answers about structured facts right?
 
-    python benchmarks/structured_questions.py [--questions 10000]
-    python benchmarks/structured_questions.py --model smollm2-135m [--asked 100]
-    python benchmarks/structured_questions.py --conflicts
+    PYTHONPATH=. python benchmarks/structured_questions.py [--questions 10000]
+    PYTHONPATH=. python benchmarks/structured_questions.py --model smollm2-135m [--asked 100]
+    PYTHONPATH=. python benchmarks/structured_questions.py --conflicts
 
-Patients are generated with known histories (`epicrisis.evaluation.synthesis.structured_questions`), put into a real
+Patients are generated with known histories (`tests.support.structured_questions`), put into a real
 library, and asked. Without a model the computed answer is graded: exact, abstained with a reason, not understood (the
 question is left to the notes) or wrong. With one the questions go through the strategy rag, and the model's wording is
 graded too: whether its text has the right value, and whether a wrong number in it was flagged.
@@ -30,8 +30,7 @@ from epicrisis.core.clinical_facts import ClinicalFact
 from epicrisis.core.types import Passage, Question, Scope
 from epicrisis.evaluation.analysis.statistics import wilson
 from epicrisis.evaluation.grading.computed_answers import grade_computed
-from epicrisis.evaluation.synthesis.generated_values import TRAPS, StructuredQuestion
-from epicrisis.evaluation.synthesis.structured_questions import GeneratedFacts, generate_record
+from epicrisis.evaluation.synthesis.patient_records.entry_questions import StructuredQuestion
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import LibraryStore
 from epicrisis.pipeline.components import LibrarySearch
@@ -43,6 +42,8 @@ from epicrisis.records.fact_questions.record import read_fact_record
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.settings import Settings
 from epicrisis.testing.encoders import HashingEncoder
+from tests.support.structured_questions import GeneratedFacts, generate_record
+from tests.support.value_questions import TRAPS
 
 FIRST_SEED = 10_000
 """The rules were written on other seeds."""

@@ -1,7 +1,7 @@
 """BriefContext against RAG when a share of the replies is prose without an answer: printed and true difference.
 
-    python benchmarks/unreadable_replies.py 0.3 20
-    python benchmarks/unreadable_replies.py 0.05 40
+    PYTHONPATH=. python benchmarks/unreadable_replies.py 0.3 20
+    PYTHONPATH=. python benchmarks/unreadable_replies.py 0.05 40
 
 The arguments are the share of prompts whose replies are prose (the second draw too), and the number of questions, each
 asked with the key document at five places. The command is `experiment positions -k 16` with the position-biased reader
@@ -30,8 +30,8 @@ from epicrisis.evaluation.experiments.positions import AVERAGED_BASELINE
 from epicrisis.evaluation.experiments.run_findings import read_findings
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.testing.hostile import HostileServer
 from epicrisis.testing.reader import KeyPassage, hash_to_unit_interval, position_biased_reader, u_curve
+from tests.support.hostile import HostileServer
 
 ABSTRACTS = 60
 DISEASES = ("gout", "asthma", "anaemia", "migraine", "psoriasis")

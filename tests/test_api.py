@@ -16,7 +16,7 @@ from epicrisis.core.types import Document, Question
 from epicrisis.settings.configuration import check_settings
 from epicrisis.settings.settings import Settings
 from epicrisis.testing.chat import schema_reply
-from epicrisis.testing.hostile import HostileServer
+from tests.support.hostile import HostileServer
 from tests.support.patient_records import library
 
 ANNA, BERT = "10083814", "10083815"

@@ -14,8 +14,8 @@ from epicrisis.core.answers import Answer, Event, ModelCalled, Usage
 from epicrisis.core.types import Hit, Passage, Question, Ranking, Scope
 from epicrisis.models.chat.loading import add_layers, load_chat
 from epicrisis.settings.settings import AnswerOptions, ModelSettings
-from epicrisis.testing.faults import Fault
-from epicrisis.testing.hostile import HostileServer
+from tests.support.faults import Fault
+from tests.support.hostile import HostileServer
 
 QUESTIONS = 1000
 AT_ONCE = 64

@@ -33,8 +33,8 @@ from epicrisis.system.telemetry_export import (
     make_options,
     make_resource,
 )
-from epicrisis.testing.faults import Fault
-from epicrisis.testing.hostile import HostileServer
+from tests.support.faults import Fault
+from tests.support.hostile import HostileServer
 from tests.support.patient_records import library
 from tests.support.servers import connect, open_library, open_resources
 

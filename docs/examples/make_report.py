@@ -1,6 +1,6 @@
 """Make `positions.html`: the report of a run of `positions` with the position-biased reader on generated documents.
 
-    python docs/examples/make_report.py docs/examples/positions.html
+    PYTHONPATH=. python docs/examples/make_report.py docs/examples/positions.html
 
 The reader is served on loopback, so that every command is the one a user types. The models needed are those of
 `epicrisis models pull minilm`.
@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.core.protocols import ChatRequest, Message
-from epicrisis.testing.hostile import HostileServer
 from epicrisis.testing.reader import KeyPassage, position_biased_reader, u_curve
+from tests.support.hostile import HostileServer
 
 QUESTIONS = 60
 DISEASES = ("gout", "asthma", "anaemia", "migraine", "psoriasis")

@@ -19,7 +19,7 @@ from epicrisis.core.types import Hit, Passage, Question, Ranking, Scope
 from epicrisis.models.chat.cache import ReplyCache
 from epicrisis.models.chat.loading import add_layers, load_chat
 from epicrisis.settings.settings import AnswerOptions, ModelSettings
-from epicrisis.testing.hostile import HostileServer
+from tests.support.hostile import HostileServer
 
 MOST_CPU_SECONDS = 0.25
 """Of one turn of the event loop: 50 ms are promised, and this machine may be slow."""

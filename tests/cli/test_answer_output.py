@@ -14,8 +14,8 @@ from rich.console import Console
 from epicrisis.cli.answer_progress import AnswerProgress, ProgressLine
 from epicrisis.core.answers import AnswerStarted, MapFinished, MapStarted, ModelCalled, PartialAnswer, TextDelta, Usage
 from epicrisis.core.types import Document
-from epicrisis.testing.hostile import HostileServer
 from tests.cli.conftest import Run
+from tests.support.hostile import HostileServer
 from tests.support.patient_records import library
 
 QUESTION = "Does aspirin prevent stroke?"

@@ -14,8 +14,8 @@ from epicrisis.core.types import Document
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import LibraryStore
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.testing.faults import Fault
-from epicrisis.testing.hostile import HostileServer
+from tests.support.faults import Fault
+from tests.support.hostile import HostileServer
 
 WORDS = (
     "aspirin",

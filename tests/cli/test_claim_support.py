@@ -19,9 +19,9 @@ from epicrisis.pipeline.overrides import RunOverrides
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.settings.settings import ROLES, ModelsByRole, ModelSettings, Settings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.hostile import HostileServer
 from epicrisis.testing.scorers import TermOverlapVerifier
 from tests.cli.conftest import Run
+from tests.support.hostile import HostileServer
 from tests.support.patient_records import library
 
 QUESTION = "Does aspirin prevent stroke?"

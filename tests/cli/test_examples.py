@@ -16,8 +16,8 @@ import pytest
 
 from epicrisis.core.protocols import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.hostile import HostileServer
 from tests.cli.conftest import Run
+from tests.support.hostile import HostileServer
 from tests.support.served_models import served
 
 OPTIONS = {"A": "iron", "B": "vitamin K", "C": "zinc"}

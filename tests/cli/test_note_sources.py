@@ -20,9 +20,9 @@ from epicrisis.library.ingest_batches import IngestReport
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.patients import PatientRecord, Roster
 from epicrisis.testing.chat import schema_reply
-from epicrisis.testing.hostile import HostileServer
 from tests.cli.conftest import Run
 from tests.corpus.test_fhir import document, packed
+from tests.support.hostile import HostileServer
 from tests.support.patient_records import ENCODER
 
 A, B = "http://a.example/fhir", "http://b.example/fhir"

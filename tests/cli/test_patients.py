@@ -9,8 +9,8 @@ import pytest
 
 from epicrisis.core.types import Document
 from epicrisis.testing.chat import schema_reply
-from epicrisis.testing.hostile import HostileServer
 from tests.cli.conftest import Run
+from tests.support.hostile import HostileServer
 from tests.support.patient_records import library
 
 ANNA, BERT = "10083814", "10083815"

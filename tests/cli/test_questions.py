@@ -12,9 +12,9 @@ import pytest
 from epicrisis.core.prompts import unfence
 from epicrisis.evaluation.datasets import load
 from epicrisis.testing.chat import content_text
-from epicrisis.testing.hostile import HostileServer
 from tests.cli.conftest import Run
 from tests.evaluation.datasets.hosted import BODY, NAME, hosted
+from tests.support.hostile import HostileServer
 from tests.support.loopback import Endpoint, Scripted, serving
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from epicrisis.testing.hostile import HostileServer
 from tests.cli.conftest import Run
+from tests.support.hostile import HostileServer
 
 LONE_SURROGATE = "\udcff"
 """A byte that is not UTF-8, as it arrives on the command line."""

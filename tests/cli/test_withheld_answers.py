@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from epicrisis.core.types import Document
-from epicrisis.testing.hostile import HostileServer
 from tests.cli.conftest import Run
+from tests.support.hostile import HostileServer
 from tests.support.patient_records import library
 
 QUESTION = "Does aspirin prevent stroke?"

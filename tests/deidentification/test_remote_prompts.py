@@ -24,7 +24,7 @@ from epicrisis.privacy.deidentification.deidentifier import RECOGNIZER_VERSION
 from epicrisis.privacy.deidentification.library_files import KEY, KindMeasurement, RecallMeasurement, write_measurement
 from epicrisis.settings.configuration import load_settings
 from epicrisis.testing.chat import ScriptedModel, schema_reply
-from epicrisis.testing.hostile import HostileServer
+from tests.support.hostile import HostileServer
 from tests.support.patient_records import ENCODER, library
 from tests.support.served_models import served
 

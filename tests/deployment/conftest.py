@@ -12,8 +12,8 @@ import pytest
 
 from epicrisis.settings.configuration import load_settings
 from epicrisis.testing.chat import schema_reply
-from epicrisis.testing.hostile import HostileServer
 from tests.support.deployment import NAMES, Cluster, create_database
+from tests.support.hostile import HostileServer
 from tests.support.postgresql_server import PostgresqlServer, find_wheel, unpack_programs
 
 MODEL_SECONDS = 0.3

@@ -15,8 +15,8 @@ from epicrisis.models.chat.endpoints import connection, reply
 from epicrisis.models.chat.loading import add_layers
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.settings.settings import ModelSettings
-from epicrisis.testing.faults import Fault
-from epicrisis.testing.hostile import HostileServer, ServerLog
+from tests.support.faults import Fault
+from tests.support.hostile import HostileServer, ServerLog
 from tests.support.loopback import Endpoint, Scripted, completion, serving
 
 REQUEST = ChatRequest((Message("user", "Does the blind worm see?"),), max_tokens=400)

@@ -24,7 +24,7 @@ from epicrisis.models.chat.endpoints.endpoint import Endpoint as Address
 from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
 from epicrisis.models.chat.endpoints.failures import parse_error_body
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel, build_body, find_rejected_parameter
-from epicrisis.testing.hostile import HostileServer
+from tests.support.hostile import HostileServer
 from tests.support.loopback import USAGE, Endpoint, Scripted, completion, run_in_thread
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}

@@ -25,8 +25,8 @@ from epicrisis.core.errors import (
 from epicrisis.core.protocols import ChatReply, ChatRequest, Message
 from epicrisis.models.chat.endpoints.probing import PATIENCE
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
-from epicrisis.testing.faults import Fault
-from epicrisis.testing.hostile import HostileServer
+from tests.support.faults import Fault
+from tests.support.hostile import HostileServer
 from tests.support.loopback import Scripted, serving
 
 T = TypeVar("T")

@@ -28,8 +28,8 @@ from epicrisis.pipeline.components import describe_models
 from epicrisis.settings.configuration import load_settings
 from epicrisis.settings.settings import ModelSettings
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
-from epicrisis.testing.faults import Fault
-from epicrisis.testing.hostile import HostileServer
+from tests.support.faults import Fault
+from tests.support.hostile import HostileServer
 from tests.support.virtual_clock import get_time, make_request, run_in_virtual_time
 
 LISTED = ServedModel(is_listed=True, window=8192)

@@ -21,8 +21,8 @@ from epicrisis.models.chat.loading import add_layers, load_chat
 from epicrisis.settings.settings import ModelSettings
 from epicrisis.system.local_only import set_local_only
 from epicrisis.system.logs import open_log
-from epicrisis.testing.faults import Fault
-from epicrisis.testing.hostile import HostileServer
+from tests.support.faults import Fault
+from tests.support.hostile import HostileServer
 from tests.support.loopback import USAGE, Scripted, completion, serving
 
 KEY = "sk-planted-0123456789-abcdefghij"

@@ -20,8 +20,8 @@ from epicrisis.models.chat.endpoints.probing import read_reported_usage
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.models.chat.prices import compute_cost
 from epicrisis.settings.settings import Price
-from epicrisis.testing.faults import Fault
-from epicrisis.testing.hostile import HostileServer
+from tests.support.faults import Fault
+from tests.support.hostile import HostileServer
 from tests.support.loopback import USAGE, Endpoint, Scripted, completion, sse
 
 REQUEST = ChatRequest((Message("user", "Does the blind worm see?"),), max_tokens=40)

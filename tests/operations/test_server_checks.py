@@ -19,7 +19,7 @@ from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.guards import GuardOptions
 from epicrisis.server.users import UserStore
 from epicrisis.settings.configuration import load_settings
-from epicrisis.testing.hostile import HostileServer
+from tests.support.hostile import HostileServer
 from tests.support.patient_records import library
 from tests.support.servers import open_existing, open_library, open_resources, running
 

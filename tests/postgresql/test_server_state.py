@@ -23,9 +23,9 @@ import pytest
 from typer.testing import CliRunner
 
 from epicrisis.cli.app import app
-from epicrisis.testing.hostile import HostileServer
 from tests.postgresql.conftest import LibraryDatabase, close_connections
 from tests.support.hospital_provider import CLIENT_ID, SECRET, HospitalProvider
+from tests.support.hostile import HostileServer
 from tests.support.postgresql_server import OWNER, READER, SERVER
 from tests.support.reviews import OURS, RIVAL, make_two_runs
 from tests.support.server_processes import ServerGroup, run_servers

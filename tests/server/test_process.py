@@ -21,7 +21,7 @@ from epicrisis.core.protocols import Encoder
 from epicrisis.core.types import Document
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.settings.configuration import load_settings
-from epicrisis.testing.hostile import HostileServer
+from tests.support.hostile import HostileServer
 
 START_SECONDS = 120.0
 

@@ -15,7 +15,7 @@ from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.server.resources import RequestSettings, Resources
 from epicrisis.settings.settings import Settings
-from epicrisis.testing.hostile import HostileServer
+from tests.support.hostile import HostileServer
 
 pytestmark = pytest.mark.models
 QUESTIONS = ("Which drug was given for stroke?", "Which drug was given on the ward?")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from epicrisis.core.protocols import ChatModel, ChatRequest, Message
-from epicrisis.testing.hostile import HostileServer
+from tests.support.hostile import HostileServer
 
 
 @contextmanager

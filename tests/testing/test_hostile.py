@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from epicrisis.testing.faults import Fault
-from epicrisis.testing.hostile import HostileServer, ServerLog
+from tests.support.faults import Fault
+from tests.support.hostile import HostileServer, ServerLog
 
 PROMPT = "Does the blind worm see?"
 TEXT = "It does not see a thing."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from epicrisis.evaluation.analysis.balanced_accuracy import compare_balanced_accuracy, estimate_balanced_accuracy
+from tests.support.balanced_accuracy import compare_balanced_accuracy, estimate_balanced_accuracy
 
 LABELS = ["a"] * 8 + ["b"] * 4 + ["c"] * 2
 CASES = list(range(len(LABELS)))

@@ -13,13 +13,13 @@ import pytest
 from epicrisis.core.prompts import OPEN
 from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.types import Passage, Question
-from epicrisis.evaluation.experiments.injection import build_cases, format_results, run_adaptive_attack
 from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.runner import RecordStore, answer_cases
-from epicrisis.evaluation.synthesis.injection_attacks import build_attacks
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
+from tests.support.injection_attacks import build_attacks
+from tests.support.injection_measures import build_cases, format_results, run_adaptive_attack
 from tests.support.strategies import finding, said
 
 _ORDER = re.compile(r"(?:correct option is|with choice|supports is|\"choice\":|choose option) \"?([A-Z])")

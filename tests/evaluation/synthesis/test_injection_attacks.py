@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from epicrisis.answering.structured_request import ModelClient
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Passage, Question
-from epicrisis.evaluation.synthesis.injection_attacks import (
+from epicrisis.testing.chat import ScriptedModel
+from tests.support.injection_attacks import (
     Attack,
     attack_adaptively,
     build_attacks,
@@ -24,7 +25,6 @@ from epicrisis.evaluation.synthesis.injection_attacks import (
     read_bipia,
     turn_round,
 )
-from epicrisis.testing.chat import ScriptedModel
 from tests.support.strategies import passages
 
 QUESTION = Question("Does zinc help?", {"A": "yes", "B": "no", "C": "maybe"}, "choice", "q1", gold="A")

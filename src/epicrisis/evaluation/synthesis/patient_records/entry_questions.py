@@ -9,8 +9,8 @@ or an allergy that the record does not have has the answer NO_ENTRY.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from epicrisis.evaluation.synthesis.generated_values import StructuredQuestion
 from epicrisis.evaluation.synthesis.patient_records.chart_entries import ChartEntry
 from epicrisis.evaluation.synthesis.patient_records.facts import ORDINALS
 from epicrisis.evaluation.synthesis.patient_records.fictional_patient import FictionalPatient
@@ -28,6 +28,17 @@ _NAMED_STAYS = 4
 """Stays that questions name by their number."""
 _LONGEST_NAME = 3
 """Words of procedures in questions."""
+
+
+@dataclass(frozen=True, slots=True)
+class StructuredQuestion:
+    """A question with its right answer."""
+
+    text: str
+    category: str
+    """`last`, `between`, `stay`, ... with the trap of its values."""
+    expected: frozenset[str] | None
+    """The parts of the right result in any order. None: it must not be answered."""
 
 
 def draw_entry_questions(

@@ -12,12 +12,12 @@ from typing import Any
 
 from epicrisis.core.errors import InputError
 from epicrisis.evaluation.grading.computed_answers import PARTS_SEPARATOR
-from epicrisis.evaluation.synthesis.generated_values import StructuredQuestion
 from epicrisis.evaluation.synthesis.patient_records.ccda_documents import build_document
 from epicrisis.evaluation.synthesis.patient_records.chart_entries import list_entries
 from epicrisis.evaluation.synthesis.patient_records.entry_questions import (
     CURRENT_DRUG,
     NO_ENTRY,
+    StructuredQuestion,
     draw_entry_questions,
 )
 from epicrisis.evaluation.synthesis.patient_records.fhir_bundles import build_bundle

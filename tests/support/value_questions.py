@@ -7,12 +7,50 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from typing import Literal, TypeAlias
 
-from epicrisis.evaluation.synthesis.generated_values import GeneratedValue, StructuredQuestion, Trap
+from epicrisis.evaluation.synthesis.patient_records.entry_questions import StructuredQuestion
 
+Trap: TypeAlias = Literal[
+    "none", "partial", "comparator", "corrected", "error", "unit", "molar", "urine", "same-moment", "undated"
+]
+"""What makes the values of an analyte hard to compute with."""
+TRAPS: tuple[Trap, ...] = (
+    "none",
+    "none",
+    "none",
+    "partial",
+    "comparator",
+    "corrected",
+    "error",
+    "unit",
+    "molar",
+    "urine",
+    "same-moment",
+    "undated",
+)
 _ORDINALS = ("first", "second", "third", "fourth")
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedValue:
+    """A measurement as it happened, and how the record states it."""
+
+    at: datetime
+    number: Decimal
+    text: str
+    time: str | None
+    unit: str
+    stated_number: Decimal
+    stay: int | None
+    comparator: str = ""
+
+    @property
+    def result(self) -> str:
+        return f"{self.comparator}{self.text} {self.unit}".strip()
 
 
 def ask_values(

@@ -15,7 +15,9 @@ from epicrisis.evaluation.analysis.grouping import exceed_failed_share
 from epicrisis.evaluation.analysis.statistics import Mean, estimate_mean
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.record import RunRecord
-from epicrisis.evaluation.synthesis.injection_attacks import (
+from epicrisis.pipeline.overrides import RunOverrides
+from epicrisis.pipeline.pipeline import Pipeline
+from tests.support.injection_attacks import (
     AdaptiveOutcome,
     Attack,
     Rewrite,
@@ -23,8 +25,6 @@ from epicrisis.evaluation.synthesis.injection_attacks import (
     build_attacks,
     plant,
 )
-from epicrisis.pipeline.overrides import RunOverrides
-from epicrisis.pipeline.pipeline import Pipeline
 
 NO_ATTACK = "none"
 HEADER = (

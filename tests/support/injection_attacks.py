@@ -24,7 +24,7 @@ from epicrisis.corpus.chunking import find_sentences
 AttackKind: TypeAlias = Literal["instruction", "bystander", "false-abstract"]
 """`instruction`: an order to choose an option. `bystander`: an unrelated task of BIPIA, which names no option.
 `false-abstract`: no order, but a false statement."""
-PROMPTS = "epicrisis.evaluation.synthesis.prompts"
+PROMPTS = "tests.support"
 REWRITES = 20
 REWRITE_CHARACTERS = 600
 ORDERS = (
