@@ -114,7 +114,7 @@ async def _solve(
         file = SolutionStore(output, questions.name, recipe(client, how, tries))
         failed, usage = 0, Usage()
         stopped: EpicrisisError | None = None
-        done = sum(map(file.has, questions.questions))
+        done = sum(file.has(question) for question in questions.questions)
         with open_progress("so_far", quiet=quiet) as bars:
             task = bars.add_task("Solving", total=len(questions.questions), completed=done, so_far="")
             try:

@@ -185,7 +185,7 @@ def preference(
             grader = preference_grader(client)
             store = open_preference_store(output, grader)
             with grading_progress(json) as start:
-                advance = start("Grading", len(subjects), sum(map(store.is_done, subjects)))
+                advance = start("Grading", len(subjects), sum(store.is_done(subject) for subject in subjects))
                 async for grade in grade_pairs(blind.pairs, grader, store):
                     advance(grade, grade.pair)
         return store

@@ -161,7 +161,7 @@ async def _measure(run: Path, measurers: Sequence[Measurer], start: _Start) -> d
     for measurer in measurers:
         store = stores[measurer.name] = open_measure_store(measures_folder(run), measurer)
         measurable = [answer for answer in read_answers(run) if answer.measurable]
-        advance = start(measurer.name, len(measurable), sum(map(store.has_measured, measurable)))
+        advance = start(measurer.name, len(measurable), sum(store.has_measured(item) for item in measurable))
         async for measurement in measure_answers(read_answers(run), measurer, store):
             advance(measurement)
     return stores

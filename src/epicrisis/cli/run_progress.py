@@ -241,10 +241,9 @@ def _arm_progress(
 
     totals = Counter(map(find_arm, cases))
     with open_progress("so_far", quiet=quiet) as progress:
-        tasks = {}
-        for arm, total in totals.items():
-            if arm != ALL_CASES:
-                tasks[arm] = progress.add_task(arm, total=total, so_far="")
+        tasks = {
+            arm: progress.add_task(arm, total=total, so_far="") for arm, total in totals.items() if arm != ALL_CASES
+        }
         overall = progress.add_task("all", total=len(cases), so_far="")
 
         def show(lines: Sequence[str]) -> None:

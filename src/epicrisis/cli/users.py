@@ -66,9 +66,7 @@ def list_users(folder: ServerFolder = None, json: Json = False) -> None:
 
     users = open_state(server_folder(folder)).users.users()
     if json:
-        rows = {}
-        for name, user in users.items():
-            rows[name] = user.model_dump(exclude={"key_sha256"})
+        rows = {name: user.model_dump(exclude={"key_sha256"}) for name, user in users.items()}
         show_json(rows)
         return
     for name, user in users.items():

@@ -124,10 +124,7 @@ def select_rows(rows: Sequence[dict[str, Any]], start: int, end: int) -> list[di
 
 def collect_facts(passages: Iterable[Passage]) -> tuple[ClinicalFact, ...]:
     """Return the facts of these passages by document and offset, each once, also where passages overlap."""
-    facts: dict[tuple[str, int], ClinicalFact] = {}
-    for passage in passages:
-        for fact in read_facts(passage):
-            facts[fact.document_id, fact.start] = fact
+    facts = {(fact.document_id, fact.start): fact for passage in passages for fact in read_facts(passage)}
     return tuple(facts[key] for key in sorted(facts))
 
 

@@ -135,7 +135,7 @@ def fence(
     """
     rows = []
     for number, item in enumerate(items, 1):
-        words = ", ".join(map(MARK_LABELS.__getitem__, marks[number - 1])) if marks else ""
+        words = ", ".join(MARK_LABELS[mark] for mark in marks[number - 1]) if marks else ""
         text = _escape_numbered(item, numbers[number - 1]) if numbers else escape(item)
         rows.append(f"[{label} {number}{f': {words}' if words else ''}] {text}")
     explanation = [MARKS_EXPLANATION] if any(marks) else []
@@ -158,10 +158,7 @@ def _escape_numbered(item: str, numbers: Mapping[int, int]) -> str:
 
 def unfence(prompt: str) -> list[str]:
     """Return the original items in the fence of a prompt, or an empty list without a fence. The inverse of `fence`."""
-    items: list[str] = []
-    for item in _split_fence(prompt):
-        items.append("".join(map(unescape, _SENTENCE_LABEL.split(item))))
-    return items
+    return ["".join(map(unescape, _SENTENCE_LABEL.split(item))) for item in _split_fence(prompt)]
 
 
 def unfence_numbers(prompt: str) -> list[dict[int, int]]:

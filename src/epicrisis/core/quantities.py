@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from operator import attrgetter
 from typing import Literal, TypeAlias
 
 from epicrisis.core.dates import find_dates, may_overlap, time_range
@@ -192,7 +191,7 @@ def find_quantities(text: str, *, ones: bool = False) -> tuple[Quantity, ...]:
         values = _join_neighbours(text, values, separator, join)
     for value in values:
         quantities.append(_convert(value, text))
-    return tuple(sorted(quantities, key=attrgetter("start")))
+    return tuple(sorted(quantities, key=lambda quantity: quantity.start))
 
 
 def _find_rates(text: str) -> Iterator[Quantity]:

@@ -249,9 +249,7 @@ def find_study_type(metadata: Metadata, title: str = "", abstract: str = "") -> 
     with `Follow-Up Studies`.
     """
     types = _lower(metadata.get("publication_types"))
-    mesh: set[str] = set()
-    for term in (*_lower(metadata.get("mesh")), *_lower(metadata.get("meshes"))):
-        mesh.add(term.split("/")[0].rstrip("*"))
+    mesh = {term.split("/")[0].rstrip("*") for term in (*_lower(metadata.get("mesh")), *_lower(metadata.get("meshes")))}
     in_animals = _ANIMALS in mesh and _HUMANS not in mesh
     for row in STUDY_TYPES:
         if row.publication_types & types and not (in_animals and row.type in _EXPERIMENTS):

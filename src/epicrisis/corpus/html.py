@@ -61,8 +61,8 @@ _BROWSER_ENCODINGS = {
         "mac-roman mac-cyrillic gbk gb2312 gb18030 hz big5 big5hkscs cp950 euc_jp iso2022_jp shift_jis cp932 euc_kr "
         "cp949 cp850"
     ),
-    *map("iso8859-{}".format, range(1, 17)),
-    *map("cp125{}".format, range(9)),
+    *(f"iso8859-{item}" for item in range(1, 17)),
+    *(f"cp125{item}" for item in range(9)),
 }
 """Others that Python knows are traps: `punycode` takes hours for a megabyte, `unicode_escape` changes the text."""
 

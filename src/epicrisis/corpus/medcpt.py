@@ -91,7 +91,7 @@ def find_chunks(folder: Path) -> list[EmbeddingChunk]:
         names = [path.name for path in folder.iterdir()]
     except OSError as error:
         raise path_error(folder, f"{os_error_reason(error)}; check the folder's permissions") from error
-    matches = filter(None, map(_FILE_NAME.fullmatch, names))
+    matches = filter(None, (_FILE_NAME.fullmatch(name) for name in names))
     numbers = sorted({int(match[2]) for match in matches})
     if not numbers:
         raise path_error(folder, "holds no embeds_chunk_N.npy; check the path")

@@ -36,7 +36,7 @@ def read_snippets(path: Path) -> Iterator[Document | Skipped]:
     """
     folders = reversed(path.absolute().parent.parts)
     names = map(str.lower, (path.name.split(".")[0], *folders))
-    source = next(filter(None, map(CORPORA.get, names)), "MedRAG")
+    source = next(filter(None, (CORPORA.get(name) for name in names)), "MedRAG")
     return jsonl.convert_objects(path, jsonl.read_objects(path), partial(_build_document, source))
 
 

@@ -43,7 +43,7 @@ def check_time_format(form: str) -> None:
     unknown = [directive for directive in directives if directive not in (*_DIRECTIVES, "%")]
     repeated = [directive for directive, count in Counter(directives).items() if count > 1 and directive != "%"]
     if unknown:
-        fault = f"%{unknown[0]} is none of {' '.join(map('%{}'.format, _DIRECTIVES))}"
+        fault = f"%{unknown[0]} is none of {' '.join(f'%{directive}' for directive in _DIRECTIVES)}"
     elif repeated:
         fault = f"it names %{repeated[0]} more than once; name each part of a time once"
     elif "Y" not in directives and "y" not in directives:

@@ -261,9 +261,7 @@ def _list_lines(items: List, notes: dict[str, int], indent: str) -> Iterator[str
 def _table_lines(table: Table, notes: dict[str, int]) -> Iterator[str]:
     """Yield the rows of a table. A cell that extends over several columns or rows is written once."""
     for row in table.grid:
-        cells: list[str] = []
-        for slot in row:
-            cells.append("" if slot.cell is None else " ".join(_block_lines(slot.cell.blocks, notes)))
+        cells = ["" if slot.cell is None else " ".join(_block_lines(slot.cell.blocks, notes)) for slot in row]
         line = " | ".join(cells).rstrip(" |")
         if line:
             yield line

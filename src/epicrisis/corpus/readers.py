@@ -200,7 +200,9 @@ def list_suffixes() -> tuple[str, ...]:
 
 def find_suffix(name: str) -> str | None:
     """Return the ending of a file's name that decides on its format, such as `.xml.gz`, or None for an unknown one."""
-    return next(filter(name.lower().endswith, sorted(list_suffixes(), key=len, reverse=True)), None)
+    return next(
+        (suffix for suffix in sorted(list_suffixes(), key=len, reverse=True) if name.lower().endswith(suffix)), None
+    )
 
 
 def _find_files(
@@ -422,7 +424,7 @@ def _detect_text(path: Path, format: str | None) -> str | None:
 
 def _format_by_name(path: Path) -> str | None:
     """Return the format that belongs to a file's ending. Files without one, or of JSON lines, may be FHIR."""
-    suffixes = filter(path.name.lower().endswith, FORMAT_BY_SUFFIX)
+    suffixes = (item for item in FORMAT_BY_SUFFIX if path.name.lower().endswith(item))
     format = FORMAT_BY_SUFFIX.get(next(suffixes, "")) or find_own_format(path)
     return "fhir" if (format == "jsonl" or path.name.isalpha()) and has_fhir_lines(path) else format
 

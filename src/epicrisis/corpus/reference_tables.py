@@ -51,7 +51,7 @@ _OTHERS = ("", "et al", "et al.")
 def is_reference_header(cells: Iterable[str]) -> bool:
     """Return whether these columns are of references: title, abstract or identifier, and where it was published."""
     names = {_fold(cell) for cell in cells}
-    if any(map(_RECORD_COLUMNS.search, names)):
+    if any(_RECORD_COLUMNS.search(name) for name in names):
         return False
     if "ti" in names and "pt" not in names:
         return False
@@ -117,7 +117,7 @@ def split_authors(value: str) -> list[str]:
         parts = value.split(" and ")
     elif "," in value:
         pieces = [piece.strip() for piece in value.split(",") if piece.strip().lower() not in _OTHERS]
-        if all(map(_INITIALS_LAST.fullmatch, pieces)):
+        if all(_INITIALS_LAST.fullmatch(piece) for piece in pieces):
             parts = pieces
     names = []
     for part in parts:

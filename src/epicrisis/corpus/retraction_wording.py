@@ -118,7 +118,7 @@ def find_banner(pages: Sequence[str]) -> dict[str, Any]:
         or _BANNER_AFTER_LINE.search(pages[0])
         or _WITHDRAWN_BANNER.search(outer_lines)
         or _STATEMENT.search(pages[0])
-        or any(map(_TITLE_PREFIX.match, lines))
+        or any(_TITLE_PREFIX.match(line) for line in lines)
     )
     for pattern in (_BANNER, _SPREAD_BANNER, _BANNER_AFTER_LINE, _BANNER_BEFORE_LINE, _WITHDRAWN_BANNER):
         count = sum(pattern.search(page) is not None for page in pages)

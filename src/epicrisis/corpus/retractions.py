@@ -118,7 +118,7 @@ def _read_entry(path: Path, row: Mapping[str | None, Any], line: int) -> Article
         return skip(path, where, f"{reason}; update epicrisis, or fetch the list again")
     # A PMID of 0 means that the article has none.
     pmids = set(map(int, _PMID.findall(cells.get("OriginalPaperPubMedID", "")))) - {0}
-    targets = [*map("pubmed:{}".format, sorted(pmids)), *_find_dois(cells.get("OriginalPaperDOI", ""))]
+    targets = [*(f"pubmed:{pmid}" for pmid in sorted(pmids)), *_find_dois(cells.get("OriginalPaperDOI", ""))]
     day = None
     if match := _DATE.match(cells.get("RetractionDate", "")):
         # The list has the month first: `5/31/2021 0:00`.

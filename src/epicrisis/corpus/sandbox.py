@@ -142,11 +142,10 @@ def read_references(path: Path) -> tuple[list[ReferenceEntry], list[tuple[str, s
 
 def find_words(path: Path, sha256: str, places: Sequence[PageWords]) -> tuple[PageBoxes, ...]:
     """Return `pdf_pages.find_words`, run in the child for pages. Raises ValueError with the reason."""
-    pages: list[PageBoxes] = []
-    for page in _view({"kind": "words", "places": [asdict(place) for place in places]}, path, sha256, "pages"):
-        boxes = tuple(PageBox(**box) for box in page["boxes"])
-        pages.append(PageBoxes(page["page"], page["width"], page["height"], boxes))
-    return tuple(pages)
+    return tuple(
+        PageBoxes(page["page"], page["width"], page["height"], tuple(PageBox(**box) for box in page["boxes"]))
+        for page in _view({"kind": "words", "places": [asdict(place) for place in places]}, path, sha256, "pages")
+    )
 
 
 def render_page(path: Path, sha256: str, number: int) -> bytes:

@@ -150,10 +150,10 @@ def begins_with_record(text: str) -> bool:
         return True
     if lines and (_PMID_LINE.match(lines[0]) or _BIBTEX_LINE.match(lines[0])):
         return True
-    if any(map(_FULL_TYPE_LINE.match, lines[:6])):
+    if any(_FULL_TYPE_LINE.match(line) for line in lines[:6]):
         return True
     beginning = [match[1] for line in lines[:3] if (match := _TAG_LINE.match(line))]
-    return len(beginning) == 3 and _RIS_TAGS.issuperset(beginning) and any(map(_END_LINE.match, lines))
+    return len(beginning) == 3 and _RIS_TAGS.issuperset(beginning) and any(_END_LINE.match(line) for line in lines)
 
 
 def _is_web_of_science(text: str) -> bool:

@@ -215,7 +215,7 @@ def write_inline(child: Any, out: list[str]) -> None:
     elif name == "alternatives":
         # The most readable of several forms of one thing, else all forms.
         forms = {form.tag.rpartition("}")[2]: form for form in child if isinstance(form.tag, str)}
-        best = next(filter(forms.__contains__, ("math", "table", "tex-math", "textual-form")), None)
+        best = next((item for item in ("math", "table", "tex-math", "textual-form") if item in forms), None)
         if best is None:
             out.append(_mixed(child))
         else:

@@ -52,7 +52,4 @@ class LangChainRetriever(BaseRetriever):  # type: ignore[misc]
 
 
 def _convert(ranking: Ranking) -> list[Document]:
-    documents: list[Document] = []
-    for hit in ranking:
-        documents.append(Document(hit.passage.text, id=hit.passage.id, metadata=describe_hit(hit)))
-    return documents
+    return [Document(hit.passage.text, id=hit.passage.id, metadata=describe_hit(hit)) for hit in ranking]

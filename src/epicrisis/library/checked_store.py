@@ -64,7 +64,7 @@ class CheckedStore:
         return self.inner.count()
 
     def _check(self, passages: Sequence[Passage], scope: Scope) -> None:
-        if not all(map(scope.admits, passages)):
+        if not all(scope.admits(passage) for passage in passages):
             raise LibraryError(
                 f"the store {self.name} returned a passage outside the scope of the question, so nothing of it was "
                 "read: check the package with epicrisis.testing.stores.check_store"

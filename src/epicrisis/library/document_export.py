@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
-from operator import attrgetter
 from typing import Any
 
 from epicrisis.core.clinical_facts import FACTS, is_fact_list
@@ -38,7 +37,7 @@ def export_documents(library: LibraryStore, is_selected: Callable[[Passage], boo
         for batch in library.open_table().batches():
             selection = [stored.passage for stored in batch if is_selected(stored.passage)]
             counts = inventory.passage_counts([passage.document_id for passage in selection])
-            for document_id, group in groupby(selection, attrgetter("document_id")):
+            for document_id, group in groupby(selection, lambda item: item.document_id):
                 passages = waiting.setdefault(document_id, [])
                 passages.extend(group)
                 # The passages of a document may lie apart.
@@ -48,7 +47,7 @@ def export_documents(library: LibraryStore, is_selected: Callable[[Passage], boo
 
 def restore_document(passages: Sequence[Passage]) -> Document:
     """Return the document of these passages. They must be complete."""
-    parts = sorted(passages, key=attrgetter("start", "end"))
+    parts = sorted(passages, key=lambda passage: (passage.start, passage.end))
     first, text = parts[0], _join_texts(parts)
     places = join_places(parts)
     metadata = {key: value for key, value in places.items() if key not in _PLACE_KEYS}

@@ -350,10 +350,7 @@ def _read_states(library: LibraryStore, document_ids: Sequence[str]) -> dict[str
     if not document_ids:
         return {}
     revisions, hashes = library.revisions(document_ids), library.content_hashes(document_ids)
-    states = {}
-    for id_ in document_ids:
-        states[id_] = _DocumentState(hashes.get(id_), revisions.get(id_))
-    return states
+    return {id_: _DocumentState(hashes.get(id_), revisions.get(id_)) for id_ in document_ids}
 
 
 def content_hash(document: Document) -> str:

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
@@ -352,7 +351,7 @@ class BatchWriter:
             if pending.document.revision is not None:
                 sources.add(pending.document.id)
                 self._statements += extract_statements(pending.document)
-        sources.update(map(attrgetter("source"), self._statements))
+        sources.update(statement.source for statement in self._statements)
         if sources:
             with uninterrupted():
                 self.library.replace_statements(sorted(sources), self._statements)

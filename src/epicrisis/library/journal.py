@@ -275,10 +275,7 @@ class Journal:
         ids = (json.dumps(list(document_ids)),)
         existing = dict(self._read(f"SELECT id, revision FROM documents {_AMONG_IDS}", ids))
         deleted = dict(self._read(f"SELECT id, revision FROM deleted {_AMONG_IDS}", ids))
-        revisions = {}
-        for id_ in (*existing, *deleted):
-            revisions[id_] = max(existing.get(id_) or "", deleted.get(id_, "")) or None
-        return revisions
+        return {id_: max(existing.get(id_) or "", deleted.get(id_, "")) or None for id_ in (*existing, *deleted)}
 
     def origins(self, document_ids: Sequence[str] | None = None) -> Mapping[str, Origin]:
         """Map these documents, or all, to their files if they are known."""
@@ -352,9 +349,7 @@ class Journal:
         """Replace all statements of the sources and make changed targets due."""
         new = {(item.target, item.source, item.mark): item.day for item in statements}
         query = f"{_SELECT_STATEMENTS} WHERE source IN (SELECT value FROM json_each(?))"
-        old = {}
-        for *key, day in self._db.execute(query, (json.dumps(list(sources)),)):
-            old[tuple(key)] = day
+        old = {tuple(key): day for *key, day in self._db.execute(query, (json.dumps(list(sources)),))}
         removed = old.keys() - new.keys()
         changed = [(*key, day) for key, day in new.items() if key not in old or old[key] != day]
         self._db.executemany("DELETE FROM marks WHERE target = ? AND source = ? AND mark = ?", removed)

@@ -15,7 +15,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self
 
@@ -223,7 +222,7 @@ class LibraryStore:
         if not documents:
             return
         check_documents(documents, self.manifest.dimensions)
-        ids = list(map(attrgetter("id"), documents))
+        ids = [document.id for document in documents]
         with self._thread_lock:
             self._settle()
             passages = []
@@ -422,7 +421,7 @@ class LibraryStore:
         with self._thread_lock:
             present = self._parts.newest_table().fetch(list(dict.fromkeys(passage_ids)))
         passages = [present[passage_id] for passage_id in passage_ids if passage_id in present]
-        return tuple(filter(scope.admits, passages))
+        return tuple(passage for passage in passages if scope.admits(passage))
 
     def fetch_record(self, scope: Scope) -> tuple[Passage, ...]:
         """Return the record of the scope's patient, see PassageStore."""

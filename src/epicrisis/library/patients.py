@@ -153,9 +153,7 @@ class Roster:
         for summary in self._table.summarize_notes():
             summaries[summary.patient].add(summary)
         identities = registry.read_identities(self.path)
-        patients = {}
-        for id_ in sorted(summaries):
-            patients[id_] = summaries[id_].build(identities.get(id_, PatientIdentity(id_)))
+        patients = {id_: summaries[id_].build(identities.get(id_, PatientIdentity(id_))) for id_ in sorted(summaries)}
         self._index(patients)
         self._has_literature = self._table.has_literature()
 

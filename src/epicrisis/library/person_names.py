@@ -121,7 +121,7 @@ def name_keys(name: str) -> frozenset[str]:
         words = name_words(spelling)
         if len(words) >= 2:
             # Without its hyphens or apostrophes a name must be complete.
-            keys.update(map(" ".join, _word_orders(words, is_complete=spelling != name)))
+            keys.update(" ".join(order) for order in _word_orders(words, is_complete=spelling != name))
     return frozenset(keys)
 
 

@@ -35,9 +35,7 @@ _SEGMENT_DIGITS = 32
 
 def find_documents(store: LibraryStore, patients: Sequence[str]) -> list[str]:
     """Return the ids of all documents of these patients, sorted."""
-    ids: set[str] = set()
-    for row in store.open_table().rows(["document_id"], sql_in("patient", patients)):
-        ids.add(row["document_id"])
+    ids = {row["document_id"] for row in store.open_table().rows(["document_id"], sql_in("patient", patients))}
     return sorted(ids)
 
 

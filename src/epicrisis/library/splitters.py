@@ -34,10 +34,7 @@ def split_document(
     else:
         pieces = build_passages(document, [(0, len(document.text))])
     has_facts = is_fact_list(document.metadata.get(FACTS))
-    passages = []
-    for passage in pieces:
-        passages.append(describe_places(passage, has_facts=has_facts))
-    return tuple(passages)
+    return tuple(describe_places(passage, has_facts=has_facts) for passage in pieces)
 
 
 def describe_places(passage: Passage, *, has_facts: bool = False) -> Passage:

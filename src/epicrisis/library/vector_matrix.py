@@ -123,7 +123,7 @@ class VectorMatrix:
             masks.append(self.last_days <= last_day(scope.as_of))
         if scope.since is not None:
             masks.append((self.last_days >= first_day(scope.since)) & (self.last_days != _NO_DAY))
-        masks += map(self.facets.is_in, scope.required_facets())
+        masks += (self.facets.is_in(facet) for facet in scope.required_facets())
         if scope.without_retracted:
             masks.append(~self.facets.is_in(RETRACTION_FACETS))
         if scope.hidden:

@@ -264,7 +264,7 @@ def scope_condition(scope: Scope, table: PassageTable, *, patients: bool = True)
         conditions.append(f"last_day <= {last_day(scope.as_of)}")
     if scope.since is not None:
         conditions.append(f"last_day >= {first_day(scope.since)}")
-    conditions += map(table.facet_condition, scope.required_facets())
+    conditions += (table.facet_condition(facet) for facet in scope.required_facets())
     if scope.without_retracted:
         conditions.append("NOT " + table.facet_condition(RETRACTION_FACETS))
     if scope.hidden:

@@ -119,7 +119,7 @@ class TextEncoder:
 
     def __init__(self, files: ModelFiles, threads: int | None = None) -> None:
         recipe = self._recipe = EncoderRecipe.read(files)
-        query_files, passage_files = map(files.part, NETWORK_FOLDERS)
+        query_files, passage_files = (files.part(folder) for folder in NETWORK_FOLDERS)
         query_window = recipe.max_query_tokens or recipe.max_tokens
         self._untruncated = _load_tokenizer(passage_files, None, recipe)
         passage_tokenizer = _load_tokenizer(passage_files, recipe.max_tokens, recipe)
@@ -273,7 +273,7 @@ class TokenVectorEncoder:
             for row, index in enumerate(indices):
                 special = np.array(encodings[index].special_tokens_mask, dtype=bool)
                 vectors[index] = TokenVectors(hidden[row, : len(special)], ~special)
-        return tuple(map(vectors.__getitem__, range(len(texts))))
+        return tuple(vectors[item] for item in range(len(texts)))
 
 
 BATCH = networks.BatchSize(texts=2, tokens=2 * 512)
@@ -307,7 +307,7 @@ class CachedSparseEncoder:
         for text in dict.fromkeys(texts):
             weights[text] = weights.pop(text)
         self._cache = dict(list(weights.items())[-self._size :])
-        return tuple(map(weights.__getitem__, texts))
+        return tuple(weights[text] for text in texts)
 
 
 class SpladeEncoder:
@@ -334,4 +334,4 @@ class SpladeEncoder:
             for row, index in enumerate(indices):
                 (words,) = np.nonzero(weights[row])
                 results[index] = dict(zip(words.tolist(), weights[row, words].tolist(), strict=True))
-        return tuple(map(results.__getitem__, range(len(texts))))
+        return tuple(results[item] for item in range(len(texts)))

@@ -115,7 +115,9 @@ class LateInteraction:
             for marker in (recipe.query_marker, recipe.passage_marker)
         )
         self._mask_id = networks.get_token_id(self._queries, "[MASK]", path) if recipe.augment else 0
-        punctuation = map(self._queries.token_to_id, string.punctuation if recipe.skip_punctuation else "")
+        punctuation = (
+            self._queries.token_to_id(item) for item in (string.punctuation if recipe.skip_punctuation else "")
+        )
         self._punctuation = [number for number in punctuation if number is not None]
         self._network = networks.load_network(files, threads)
         self._projection = networks.load_tensor(files, recipe.projection) if recipe.projection else None
@@ -192,7 +194,7 @@ class NliClassifier:
 
     def __init__(self, files: ModelFiles, recipe: NliRecipe, threads: int | None = None) -> None:
         self._window = recipe.max_tokens
-        self._columns = list(map(recipe.labels.index, LABELS))
+        self._columns = [recipe.labels.index(label) for label in LABELS]
         self._tokenizer = networks.load_tokenizer(files.files["tokenizer.json"])
         self._network = networks.load_network(files, threads, "scores")
         shape = self._network.run(*networks.pad_batch([self._tokenizer.encode("a", "a")])).shape

@@ -126,10 +126,7 @@ def _is_since(time: str | None, since: str | None) -> bool:
 
 def _find_last_visit(record: Sequence[Passage], stays: Sequence[HospitalStay]) -> str:
     """Return the first day of the last stay or visit."""
-    days: list[str] = []
-    for stay in stays:
-        if stay.start is not None:
-            days.append(stay.start[0].date().isoformat())
+    days: list[str] = [stay.start[0].date().isoformat() for stay in stays if stay.start is not None]
     for passage in record:
         if passage.metadata.get("visit") and passage.date:
             days.append(passage.date[:10])

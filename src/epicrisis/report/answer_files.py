@@ -121,9 +121,7 @@ def _write_entry(entry: SourceEntry) -> list[str]:
     warning = f" **{escape_markdown(entry.warning)}**" if entry.warning else ""
     lines = [f"* {escape_markdown(entry.label)}{warning} {escape_markdown(entry.text)}"]
     lines += [f"  * {escape_markdown(detail)}" for detail in entry.details]
-    links: list[str] = []
-    for link in entry.links:
-        links.append(f"[{link.label} {escape_markdown(link.identifier)}](<{link.url}>)")
+    links = [f"[{link.label} {escape_markdown(link.identifier)}](<{link.url}>)" for link in entry.links]
     if links:
         lines.append(f"  * {', '.join(links)}")
     return lines

@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 from epicrisis.report.figures import PlotFigure, PlotMark
@@ -150,7 +150,7 @@ _CONFIG: Spec = {
 
 def _line_chart(figure: PlotFigure, marks: Sequence[PlotMark], styles: Mapping[str, Style]) -> Spec:
     """Draw a line through the figures of each series with their intervals, and dashed lines for bounds."""
-    places = sorted(set(map(attrgetter("x"), figure.marks)) - {None}) or [0.0]
+    places = sorted({mark.x for mark in figure.marks if mark.x is not None}) or [0.0]
     # Places and numbers of documents are ticks; rates are not.
     has_ticks = len(places) <= _MOST_TICKS and all(map(float.is_integer, places))
     title, log2 = figure.plot.axis_title or figure.plot.along[0], figure.plot.log2
@@ -199,7 +199,7 @@ def _line_chart(figure: PlotFigure, marks: Sequence[PlotMark], styles: Mapping[s
 def _bound_layers(marks: Sequence[PlotMark], y: Spec, styles: Mapping[str, Style]) -> list[Spec]:
     """Draw bounds with their names, alternately at the left and at the right, so that names do not overlap."""
     layers: list[Spec] = []
-    for i, mark in enumerate(sorted(marks, key=attrgetter("value"))):
+    for i, mark in enumerate(sorted(marks, key=lambda mark: mark.value)):
         place = {"align": "right", "x": "width"} if i % 2 else {"align": "left", "x": _BOUND_NAME_X}
         text = f"{mark.series} {mark.label.removesuffix(' %')}"
         name = {"type": "text", "text": text, "baseline": "bottom", "dy": -3, **_TEXT, **place}
@@ -222,7 +222,7 @@ def _row_chart(figure: PlotFigure, marks: Sequence[PlotMark], styles: Mapping[st
         data.append({**_datum(mark), "row": names[mark.row], "from": start, "to": end})
     bars = figure.plot.kind == "bars"
     # Several columns of figures in one row are drawn below each other; bars follow each other.
-    series_per_row = 0 if bars or figure.value else max(Counter(map(attrgetter("row"), marks)).values())
+    series_per_row = 0 if bars or figure.value else max(Counter(mark.row for mark in marks).values())
     name_height = 14 * max(name.count("\n") + 1 for name in names.values()) + 6
     row_height = max(_ROW_HEIGHT, name_height, series_per_row * _SERIES_HEIGHT + 8)
     y: Spec = {
@@ -264,7 +264,7 @@ def _row_chart(figure: PlotFigure, marks: Sequence[PlotMark], styles: Mapping[st
 def _bar_layers(figure: PlotFigure, value: Spec, marks: Sequence[PlotMark], styles: Mapping[str, Style]) -> list[Spec]:
     """Draw bars on a scale of their own with their figures: inside if several fit, else after the end."""
     single = len(figure.series) == 1
-    end = max(map(itemgetter(1), _bar_spans(marks))) * (1.25 if single else 1.02) or 1.0
+    end = max(span[1] for span in _bar_spans(marks)) * (1.25 if single else 1.02) or 1.0
     # Counts are whole numbers.
     axis = _AXIS if figure.unit else {**_AXIS, "tickMinStep": 1}
     encoding = {

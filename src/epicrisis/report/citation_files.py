@@ -396,4 +396,4 @@ CITATION_WRITERS: Mapping[str, Callable[[Iterable[CitedSource]], str]] = {
 
 def find_citation_suffix(name: str) -> str:
     """Return the ending of a file of sources, such as `.csl.json`; empty for other files."""
-    return next(filter(name.lower().endswith, CITATION_WRITERS), "")
+    return next((writer for writer in CITATION_WRITERS if name.lower().endswith(writer)), "")

@@ -103,9 +103,9 @@ class PlotFigure:
         """One sentence about the contents of the figure."""
         unit = f"in {self.unit}" if self.unit else ""
         parts = [", ".join(filter(None, (self.value, unit))) or "counts"]
-        if not self.many and set(map(attrgetter("low"), self.marks)) != {None}:
+        if not self.many and {mark.low for mark in self.marks} != {None}:
             parts.append("with 95 % intervals")
-        if any(map(attrgetter("hollow"), self.marks)):
+        if any(mark.hollow for mark in self.marks):
             parts.append(f"hollow: {'predicted' if self.plot.measured_prefix else 'as printed'}")
         return "; ".join(parts)
 
@@ -120,11 +120,11 @@ class PlotFigure:
 
     @property
     def panels(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(map(attrgetter("panel"), self.marks)))
+        return tuple(dict.fromkeys(mark.panel for mark in self.marks))
 
     @property
     def series(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(map(attrgetter("series"), self.marks)))
+        return tuple(dict.fromkeys(mark.series for mark in self.marks))
 
 
 def plot_figures(
@@ -189,7 +189,7 @@ def _list_panels(row: _Row, rows: Sequence[_Row], columns: Sequence[str]) -> lis
     known = [column for column in named if row[column] is not None]
     panels: dict[str, None] = {}
     for other in rows if len(known) < len(named) else ():
-        if all(row[column] == other[column] for column in known) and None not in map(other.__getitem__, named):
+        if all(row[column] == other[column] for column in known) and None not in (other[item] for item in named):
             panels.setdefault(other.name(columns))
     return list(panels) or [row.name(columns)]
 

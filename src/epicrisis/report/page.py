@@ -16,7 +16,6 @@ from functools import cache
 from importlib import resources
 from importlib.util import find_spec
 from itertools import count
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -134,7 +133,7 @@ class _TableView:
 
     @property
     def left_out(self) -> int:
-        return len(self.rows) - sum(map(self.on_paper, range(len(self.rows))))
+        return len(self.rows) - sum(self.on_paper(item) for item in range(len(self.rows)))
 
     def on_paper(self, row: int) -> bool:
         return row % self.step == 0 or row == len(self.rows) - 1
@@ -169,17 +168,17 @@ class _Section:
 def render_page(findings: Sequence[Findings], title: str = "Report of experiments", *, plots: bool = True) -> str:
     """Render the whole page as HTML. Without the extra `report` the page has no plots and says so."""
     plots = plots and find_spec("vl_convert") is not None
-    counts = Counter(map(attrgetter("experiment"), findings))
+    counts = Counter(finding.experiment for finding in findings)
     sections = []
     tables: list[_TableView] = []
     for number, one in enumerate(findings, 1):
         heading = one.experiment.replace("-", " ").capitalize()
         if counts[one.experiment] > 1:
-            heading += f": {', '.join(map(attrgetter('name'), one.sources))}"
+            heading += f": {', '.join(source.name for source in one.sources)}"
         sections.append(_section(number, heading, one, plots))
         tables += sections[-1].tables
     scripts: tuple[str, ...] = ()
-    if any(map(attrgetter("figures"), tables)):
+    if any(table.figures for table in tables):
         scripts = (chart_program().replace("</script", "<\\/script"), _read_resource("charts.js"))
     # The page loads nothing and runs only these scripts.
     script_sources = []
@@ -235,7 +234,7 @@ def _section(number: int, heading: str, findings: Findings, plots: bool) -> _Sec
             panels = _shorten_titles(draw_panels(figure, figure_styles))
             views.append(_FigureView(figure, panels, legend if needs_legend else {}))
         # The table of a long curve would take tens of pages: print only some of its rows.
-        step = math.ceil(len(table.rows) / _ROWS_ON_PAPER) if any(map(attrgetter("many"), figures)) else 1
+        step = math.ceil(len(table.rows) / _ROWS_ON_PAPER) if any(figure.many for figure in figures) else 1
         view = _table_view(f"{number}.{i}", table, notes, tuple(views), publication_or_none, step)
         # The file has the arms under the names of the command line.
         csv = recorded.get(i) or table_csv(table)
@@ -271,12 +270,12 @@ def _table_view(
         number=number,
         table=replace(
             table,
-            columns=tuple(map(table.columns.__getitem__, varying_places)),
-            rows=tuple(tuple(map(row.__getitem__, varying_places)) for row in table.rows),
+            columns=tuple(table.columns[place] for place in varying_places),
+            rows=tuple(tuple(row[place] for place in varying_places) for row in table.rows),
         ),
-        rows=tuple(tuple(map(row.__getitem__, varying_places)) for row in rows),
+        rows=tuple(tuple(row[place] for place in varying_places) for row in rows),
         keys=sum(place < keys for place in varying_places),
-        numeric=tuple(map(numeric.__getitem__, varying_places)),
+        numeric=tuple(numeric[place] for place in varying_places),
         notes=tuple(new_notes),
         repeated=tuple(repeated),
         csv="",

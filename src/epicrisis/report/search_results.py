@@ -65,10 +65,7 @@ class FoundDocument:
 def group_hits(ranking: Ranking, query: str) -> tuple[FoundDocument, ...]:
     """Return the documents of a ranking in the order of their best passages."""
     stems = find_stems(query)
-    documents: list[FoundDocument] = []
-    for group in group_by_document(ranking):
-        documents.append(_describe_document(group, stems))
-    return tuple(documents)
+    return tuple(_describe_document(group, stems) for group in group_by_document(ranking))
 
 
 def group_by_document(ranking: Ranking) -> tuple[tuple[Hit, ...], ...]:
@@ -182,7 +179,6 @@ def _find_word_start(text: str, start: int, stop: int) -> int:
 def list_matches(passages: Iterable[Passage], query: str) -> dict[str, list[tuple[int, int]]]:
     """Map the id of each passage to the matching words of its text, as offsets in characters."""
     stems = find_stems(query)
-    spans: dict[str, list[tuple[int, int]]] = {}
-    for passage in passages:
-        spans[passage.id] = [(match.start, match.end) for match in find_matches(passage.text, stems)]
-    return spans
+    return {
+        passage.id: [(match.start, match.end) for match in find_matches(passage.text, stems)] for passage in passages
+    }

@@ -101,12 +101,11 @@ def _estimate_text(cell: Mean | Difference, unit: CellUnit, own_p: bool) -> Cell
 
 def table_rows(table: Table) -> tuple[tuple[CellText, ...], ...]:
     """Return the rows of a computed table as text."""
-    units = list(map(column_unit, table.columns, map(table.column, table.columns)))
+    units = list(map(column_unit, table.columns, (table.column(column) for column in table.columns)))
     own_p = not any(map(is_p_column, table.columns))
-    rows = []
-    for row in table.rows:
-        rows.append(tuple(cell_text(cell, unit, own_p=own_p) for cell, unit in zip(row, units, strict=True)))
-    return tuple(rows)
+    return tuple(
+        tuple(cell_text(cell, unit, own_p=own_p) for cell, unit in zip(row, units, strict=True)) for row in table.rows
+    )
 
 
 def printed_rows(table: Table) -> tuple[tuple[CellText, ...], ...]:

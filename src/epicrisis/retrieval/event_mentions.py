@@ -55,10 +55,7 @@ def find_event_mentions(event: str, notes: Iterable[Passage]) -> dict[str, Event
     A note is included if it has one of the event's words (by its first letters), words of an operation if the event is
     one, or words that look back on any event (`post-op`, `s/p`).
     """
-    stems: list[str] = []
-    for word in re.findall(r"\w+", event):
-        if len(word) > 2 and word not in ("the", "her"):
-            stems.append(re.escape(word[:4]))
+    stems = [re.escape(word[:4]) for word in re.findall(r"\w+", event) if len(word) > 2 and word not in ("the", "her")]
     candidates = "|".join([*stems, _LOOKING_BACK, _UNSPECIFIC.get(event, "(?!)")])
     loose = re.compile(rf"\b(?:{candidates})", re.IGNORECASE)
     words = r"[\s-]+".join(map(re.escape, filter(None, re.split(r"[\s-]+", event))))

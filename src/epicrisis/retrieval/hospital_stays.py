@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from operator import attrgetter
 
 from epicrisis.core.dates import TimeRange, is_before, may_overlap, time_range
 from epicrisis.core.types import Passage
@@ -95,7 +94,7 @@ class NoteTime:
     @property
     def has_unknown_kind(self) -> bool:
         """True if the note's type does not say its kind."""
-        return not (self.is_daily or _OTHER_KINDS.search(self._kind) or any(map(self.is_of, NOTE_KINDS)))
+        return not (self.is_daily or _OTHER_KINDS.search(self._kind) or any(self.is_of(kind) for kind in NOTE_KINDS))
 
     @property
     def max_delay(self) -> timedelta:
@@ -186,7 +185,7 @@ def group_stays(notes: Iterable[NoteTime]) -> tuple[HospitalStay, ...]:
                 admitted.append(time_range(note.admitted))
             if note.discharged:
                 discharged.append(time_range(note.discharged))
-        note_times = list(filter(None, map(attrgetter("written"), group)))
+        note_times = list(filter(None, (item.written for item in group)))
         start = _bound(admitted or note_times, min)
         end = _bound(discharged or note_times, max) or start
         if start and end and end[1] < start[0]:

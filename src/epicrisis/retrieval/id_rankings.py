@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
 
 from epicrisis.core.partitioning import PASSAGES_PER_DOCUMENT
 from epicrisis.core.printable import agree, count_noun
@@ -80,7 +79,7 @@ class ScopedStore:
         return replace(self._build(hits, retriever, parameters), withheld=withheld)
 
     def _build(self, hits: Sequence[ScoredId], retriever: str, parameters: Metadata) -> IdRanking:
-        return self.adopt(tuple(map(attrgetter("id", "score"), hits)), retriever, parameters)
+        return self.adopt(tuple((hit.id, hit.score) for hit in hits), retriever, parameters)
 
     def adopt(self, scores: Sequence[tuple[str, float]], retriever: str, parameters: Metadata) -> IdRanking:
         """Return a ranking of passages of this store."""
@@ -144,7 +143,7 @@ class IdRanking:
         scores: list[tuple[str, float]] = []
         selection = select_places(self.document_ids, k)
         for places in selection:
-            scores += sorted(map(self.scores.__getitem__, places), key=lambda pair: parse_ordinal(pair[0]))
+            scores += sorted((self.scores[place] for place in places), key=lambda pair: parse_ordinal(pair[0]))
         counts = {"k": k, "count": "documents", "documents": len(selection), "passages_ranked": len(self.scores)}
         return replace(self, scores=tuple(scores), parameters={**self.parameters, **counts})
 

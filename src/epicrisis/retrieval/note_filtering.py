@@ -58,7 +58,7 @@ class RecordTimeline:
 
     def pool_stays(self) -> tuple[HospitalStay, ...]:
         """Return the stays with a note in the pool."""
-        encounters = set(map(attrgetter("encounter"), self.pool))
+        encounters = {item.encounter for item in self.pool}
         return tuple(filter(lambda stay: stay.encounter in encounters, self.stays))
 
     def described_time(self, note: NoteTime) -> TimeRange | None:
@@ -92,7 +92,7 @@ def _note_time(note: NoteTime) -> TimeRange | None:
 
 def note_ids(notes: Iterable[NoteTime]) -> frozenset[str]:
     """Return the document ids of notes."""
-    return frozenset(map(attrgetter("document_id"), notes))
+    return frozenset(note.document_id for note in notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,19 +137,19 @@ def _find_stays_by_place(expression: TimeExpression, record: RecordTimeline) -> 
     """
     if not record.stays:
         raise _Unresolved("no note says to which stay it belongs")
-    places, reason = _find_places(expression, list(map(attrgetter("start"), record.stays)), "stay")
-    stays = set(map(record.stays.__getitem__, places))
+    places, reason = _find_places(expression, [stay.start for stay in record.stays], "stay")
+    stays = {record.stays[place] for place in places}
     groups = join_transfers(record.stays)
     if len(groups) < len(record.stays):
         try:
             group_places, group_reason = _find_places(expression, [group[0].start for group in groups], "stay")
         except _Unresolved as error:
             raise _Unresolved(f"{error}, where a transfer begins none") from None
-        joined = set(itertools.chain.from_iterable(map(groups.__getitem__, group_places)))
+        joined = set(itertools.chain.from_iterable(groups[place] for place in group_places))
         if joined != stays:
             reason += f", or of {group_reason}, where a transfer begins none"
         stays |= joined
-    return list(filter(stays.__contains__, record.stays)), reason
+    return [stay for stay in record.stays if stay in stays], reason
 
 
 def _find_places(
@@ -225,7 +225,7 @@ def _admit_time(time: TimeRange, expression: TimeExpression, record: RecordTimel
     covering: list[NoteTime] = []
     for stay in record.pool_stays():
         if stay.covers(time):
-            covering += filter(record.pool.__contains__, stay.notes)
+            covering += (note for note in stay.notes if note in record.pool)
     has_note = any(note.written and may_overlap(note.written, time) for note in record.pool)
     has_note = has_note or any(note.is_of(SUMMARY) for note in covering)
     if not has_note and not covering:
@@ -289,7 +289,7 @@ def _admit_relation(expression: TimeExpression, record: RecordTimeline) -> Admit
     edges = [_find_edge(anchor, record) for anchor in expression.anchors]
     low, high = min(edges, key=lambda edge: edge.start), max(edges, key=lambda edge: edge.end)
     histories = frozenset[str]()
-    always = frozenset[str]().union(*map(attrgetter("documents"), edges))
+    always = frozenset[str]().union(*(edge.documents for edge in edges))
     match expression.relation:
         case "before" | "until":
             time, certain_time = (_EVER[0], low.end), (_EVER[0], low.start)
@@ -298,7 +298,7 @@ def _admit_relation(expression: TimeExpression, record: RecordTimeline) -> Admit
             time, certain_time = (low.start, _EVER[1]), (high.end, _EVER[1])
         case _:
             time, certain_time, histories = (low.start, high.end), (low.end, high.start), high.histories
-    reason = "; ".join(map(attrgetter("reason"), edges))
+    reason = "; ".join(edge.reason for edge in edges)
     return _admit_range(time, expression, record, reason, histories, always, certain_time)
 
 
@@ -327,7 +327,7 @@ def _find_edge(anchor: TimeExpression, record: RecordTimeline) -> _Edge:
     stays, _ = _find_stays_by_date(anchor, record) if anchor.readings else _find_stays_by_place(anchor, record)
     if not any(map(set(stays).issubset, join_transfers(record.stays))):
         raise _Unresolved(f"{anchor.text} can be of any of {len(stays)} stays")
-    documents = note_ids(itertools.chain.from_iterable(map(attrgetter("notes"), stays)))
+    documents = note_ids(itertools.chain.from_iterable(stay.notes for stay in stays))
     start, end = stays[0].start, stays[-1].end
     if anchor.kind == "discharge":
         discharged = stays[-1].discharged
@@ -411,10 +411,10 @@ def _admit_note(expression: TimeExpression, record: RecordTimeline) -> AdmittedN
         if note.document_id not in record.certain:
             optional.append(place)
     places, reason = _find_places(expression, times, expression.noun, optional)
-    matches = list(map(notes.__getitem__, places))
+    matches = [notes[place] for place in places]
     if expression.noun == SUMMARY:
         # An addendum to a summary is of the same stay.
-        encounters = set(map(attrgetter("encounter"), matches)) - {None}
+        encounters = {match.encounter for match in matches} - {None}
         matches += [note for note in notes if note.encounter in encounters and note not in matches]
     days = " and ".join(sorted(set(map(format_day, map(_note_time, matches)))))
     addition = f", with {format_count(len(unknown), 'note')} of unknown kind" if unknown else ""
@@ -439,7 +439,7 @@ def _admit_at_discharge(expression: TimeExpression, record: RecordTimeline) -> A
             raise _Unresolved("the last stay has no day of discharge")
         admitted = _admit_stays(expression, record, stays, "")
         record, prefix = record.restrict(note_ids(admitted.notes or ())), f"of {reason}, "
-    days = list(map(attrgetter("discharged"), stays))
+    days = [stay.discharged for stay in stays]
     return _admit_about_days(expression, record, days, f"{prefix}told in notes about the day of discharge")
 
 

@@ -9,7 +9,6 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from operator import attrgetter
 from typing import Any
 
 from epicrisis.core.partitioning import PASSAGES_PER_DOCUMENT, group_passages
@@ -105,7 +104,7 @@ def rank_by_sparse_vectors(query: str, passages: Sequence[Passage], encoder: Spa
     hits. Raises ContextOverflow if a passage exceeds the encoder's window.
     """
     (query_weights,) = encoder.encode_queries([query])
-    vectors = encoder.encode_passages(list(map(attrgetter("text"), passages)))
+    vectors = encoder.encode_passages([passage.text for passage in passages])
     scored: list[tuple[Passage, float]] = []
     for passage, weights in zip(passages, vectors, strict=True):
         score = sum(weight * weights.get(word, 0.0) for word, weight in query_weights.items())
@@ -175,9 +174,7 @@ def select_places(documents: Sequence[str], k: int) -> list[list[int]]:
 def select_documents(ranking: Ranking, k: int) -> Ranking:
     """Return the first `k` documents, each in the place of its best passage, with their passages in text order."""
     hits = ranking.hits
-    groups: list[list[Hit]] = []
-    for places in select_places(ranking.document_ids, k):
-        groups.append(list(map(hits.__getitem__, places)))
+    groups = [[hits[place] for place in places] for places in select_places(ranking.document_ids, k)]
     counts = {"k": k, "count": "documents", "documents": len(groups), "passages_ranked": len(hits)}
     return replace(ranking, hits=_join_groups(groups), parameters={**ranking.parameters, **counts})
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from epicrisis.core.partitioning import PASSAGES_PER_DOCUMENT
@@ -296,9 +295,7 @@ class Retriever:
             vector_stores = [own, *also, *others]
         word_stores = [] if by == "dense" else [own, *others]
         size = k if len(vector_stores) + len(word_stores) == 1 else depth
-        rankings: list[IdRanking] = []
-        for store in vector_stores:
-            rankings.append(self._rank_dense(dense_text, size, store))
+        rankings: list[IdRanking] = [self._rank_dense(dense_text, size, store) for store in vector_stores]
         if words is not None:
             given = words(size)
             rankings.append(own.adopt(given.scored_ids, given.retriever, given.parameters))
@@ -370,7 +367,7 @@ class Retriever:
             "fused": len(rankings),
         }
         if self.beside:
-            parameters["beside"] = list(map(attrgetter("name"), self.beside))
+            parameters["beside"] = [item.name for item in self.beside]
         if question_cut:
             parameters[QUESTION_CUT] = True
         tops = list_tops(rankings) if name == "hybrid" else None

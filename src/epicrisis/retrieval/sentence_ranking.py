@@ -210,7 +210,7 @@ class SentenceRanker:
         if self.reranker is not None:
             name, model = self.reranker
             best = order[:RERANK_DEPTH]
-            best_texts = list(map(texts.__getitem__, best))
+            best_texts = [texts[item] for item in best]
             scores[best] = model.score(question, best_texts)
             # The sentences after the best keep their scores, which are on another scale, and their places.
             order = np.concatenate([best[np.argsort(-scores[best], kind="stable")], order[RERANK_DEPTH:]])
@@ -227,7 +227,7 @@ class SentenceRanker:
         """
         rows: list[list[float]] = []
         if self.encoder is None:
-            words = list(map(self.analyze, texts))
+            words = [self.analyze(text) for text in texts]
             for query in queries:
                 rows.append(score_words(self.analyze(query), words).tolist())
         else:
@@ -243,7 +243,7 @@ class SentenceRanker:
 
         ranks_of_passages = [ranks.get(sentence.passage.id, len(ranks)) for sentence in candidates]
         bonus = PASSAGE_WEIGHT / (1 + np.array(ranks_of_passages, dtype=np.float32))
-        scores = score_words(self.analyze(question), list(map(self.analyze, texts)))
+        scores = score_words(self.analyze(question), [self.analyze(text) for text in texts])
         if self.encoder is not None:
             vectors = self.encoder.encode_passages([("", text) for text in texts])
             cosines: npt.NDArray[np.float32] = vectors @ self.encoder.encode_queries([question])[0]
@@ -307,7 +307,9 @@ def is_near_duplicate(text: str, other: str) -> bool:
     each other.
     """
     words, other_words = _WORD.findall(text.casefold()), _WORD.findall(other.casefold())
-    if set(filter(_DECISIVE.fullmatch, words)) != set(filter(_DECISIVE.fullmatch, other_words)):
+    if {word for word in words if _DECISIVE.fullmatch(word)} != {
+        word for word in other_words if _DECISIVE.fullmatch(word)
+    }:
         return False
     pairs, other_pairs = set(itertools.pairwise(words)), set(itertools.pairwise(other_words))
     return len(pairs & other_pairs) >= NEAR_DUPLICATE * len(pairs | other_pairs)

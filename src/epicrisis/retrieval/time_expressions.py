@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from operator import attrgetter
 from typing import Literal, TypeAlias
 
 from epicrisis.retrieval.date_marks import MarkedDates, mark_dates
@@ -255,7 +254,7 @@ def _find_leftover(text: str, spans: Sequence[_Span]) -> str | None:
             text = text[: span.end] + GAP * len(between) + text[following.start :]
     text = _PREPOSITION.sub(lambda match: GAP * len(match[0]), text)
     word = find_unresolved_word(text)
-    kinds = set(map(attrgetter("expression.kind"), narrowing))
+    kinds = {item.expression.kind for item in narrowing}
     if word is None and not kinds <= _OF_STAYS and (discharge := _DISCHARGED.search(text)):
         word = discharge[0]
     return word

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 
 from epicrisis.retrieval.hospital_stays import NoteTime, group_stays
 from epicrisis.retrieval.note_filtering import (
@@ -106,7 +105,7 @@ def _find_unrestricted(expressions: Sequence[TimeExpression]) -> TimeExpression 
             # A span between two of them has both.
             spans += expression.relation == "between"
         has_two_sides = has_two_sides and sum(counts.values()) + spans > 1
-    relations = set(map(attrgetter("relation"), itertools.chain.from_iterable(families)))
+    relations = {family.relation for family in itertools.chain.from_iterable(families)}
     for expression in expressions:
         match expression.kind:
             case "all":
@@ -166,8 +165,8 @@ def _apply_group(group: Sequence[TimeExpression], record: RecordTimeline) -> Adm
         if not admits_all:
             record, restricted = replace(record.restrict(ids), certain=record.certain & certain), True
     kinds = [expression.noun for expression in group if expression.kind == "named-note"]
-    matches = note_ids(note for note in record.pool if any(map(note.is_of, kinds)))
+    matches = note_ids(note for note in record.pool if any(note.is_of(kind) for kind in kinds))
     if matches:
-        record = record.restrict(matches | note_ids(filter(attrgetter("has_unknown_kind"), record.pool)))
+        record = record.restrict(matches | note_ids(item for item in record.pool if item.has_unknown_kind))
     notes = record.pool if restricted and record.pool else None
     return AdmittedNotes(notes, record.certain, tuple(explanations), tuple(unresolved))

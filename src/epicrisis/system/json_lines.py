@@ -70,9 +70,7 @@ def read_latest_lines(path: Path, identity: Callable[[dict[str, Any]], Hashable]
 
     Raises InputError as `read_lines` does.
     """
-    latest: dict[Hashable, tuple[int, int]] = {}
-    for line in read_lines(path, fast=True):
-        latest[identity(line.value)] = line.number, line.start
+    latest = {identity(line.value): (line.number, line.start) for line in read_lines(path, fast=True)}
     with path.open("rb") as file:
         for number, start in latest.values():
             file.seek(start)

@@ -83,7 +83,7 @@ class ScriptedModel:
         if request.options and self._probabilities is not None:
             probabilities = self._probabilities(request)
             mass = sum(probabilities.values())
-            options = filter(probabilities.__contains__, request.options)
+            options = (option for option in request.options if option in probabilities)
             values = {option: math.log(probabilities[option] / mass) for option in options}
             missing = tuple(filterfalse(probabilities.__contains__, request.options))
             option_logprobs = OptionLogprobs(values, mass, missing)

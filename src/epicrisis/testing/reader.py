@@ -90,7 +90,7 @@ def position_biased_reader(
         items = unfence(prompt)
         instructions = unescape(prompt.partition(OPEN)[0] + prompt.rpartition(CLOSE)[2])
         # The longest, as one question may contain the text of another.
-        question = max(filter(instructions.__contains__, keys), key=len, default=None)
+        question = max((key for key in keys if key in instructions), key=len, default=None)
         key_or_keys = () if question is None else keys[question]
         question_keys = (key_or_keys,) if isinstance(key_or_keys, KeyPassage) else tuple(key_or_keys)
         schema = request.schema or {"type": "object"}
@@ -119,7 +119,7 @@ def _find_places(key: KeyPassage, items: Sequence[str]) -> list[list[int]]:
     for place, item in enumerate(items):
         quotations = _QUOTED.findall(item)
         for places, passage in zip(places_by_passage, key.passages, strict=True):
-            if passage in item or any(map(passage.__contains__, quotations)):
+            if passage in item or any(quotation in passage for quotation in quotations):
                 places.append(place)
     return places_by_passage
 
@@ -142,7 +142,7 @@ def _choose_key(
     best, most = None, 0
     for key, key_places in zip(keys, places_by_key, strict=True):
         # The first place of each passage that the reader attends to.
-        first_places = [next(filter(attended.__contains__, places), None) for places in key_places]
+        first_places = [next((place for place in places if place in attended), None) for places in key_places]
         if None not in first_places:
             return key, first_places
         count = len(first_places) - first_places.count(None)
@@ -283,7 +283,7 @@ def build_voter(beliefs: Mapping[str, Mapping[str, float]], *, first: float = 0.
     def read_question(request: ChatRequest) -> tuple[str, dict[str, str]]:
         """Return the question, and the letters of the options by text."""
         prompt = unescape(request.messages[-1].content)
-        question = max(filter(prompt.__contains__, beliefs), key=len)
+        question = max((belief for belief in beliefs if belief in prompt), key=len)
         return question, {text: letter for letter, text in _OPTION.findall(prompt.partition(question)[2])}
 
     def script(request: ChatRequest) -> str:

@@ -125,7 +125,7 @@ class TermOverlapReranker:
 
     def score(self, query: str, passages: Sequence[str]) -> npt.NDArray[np.float32]:
         query_words = _words(query)
-        shared = list(map(len, map(query_words.intersection, map(_words, passages))))
+        shared = [len(query_words.intersection(item)) for item in map(_words, passages)]
         return (np.array(shared) / max(len(query_words), 1)).astype(np.float32)
 
     def notes(self, query: str, passages: Sequence[str]) -> tuple[str, ...]:

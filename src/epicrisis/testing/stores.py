@@ -9,7 +9,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from operator import attrgetter
 
 import numpy as np
 
@@ -80,7 +79,7 @@ class MemoryStore:
         _check(scope)
         if scope.patient is None:
             return ()
-        passages = filter(scope.admits, self._passages())
+        passages = (passage for passage in self._passages() if scope.admits(passage))
         record = [passage for passage in passages if passage.patient == scope.patient]
         return tuple(sorted(record, key=lambda passage: (passage.document_id, passage.ordinal)))
 
@@ -168,11 +167,11 @@ def check_store(make: Callable[[], PassageStore]) -> None:
 
 
 def _ids(items: Sequence[ScoredId | Passage]) -> list[str]:
-    return list(map(attrgetter("id"), items))
+    return [pair.id for pair in items]
 
 
 def _scores(hits: Sequence[ScoredId]) -> list[float]:
-    return list(map(attrgetter("score"), hits))
+    return [hit.score for hit in hits]
 
 
 def _axis(number: int) -> Vectors:

@@ -122,9 +122,7 @@ def read_entries(root: _Element) -> CodedFacts:
     document_id = _join_id(root.find("id"))
     for section in root.iter("section"):
         code = _find_section(section)
-        narrative: dict[str, _Element] = {}
-        for element in section.iterfind("text//*[@ID]"):
-            narrative[element.get("ID") or ""] = element
+        narrative = {element.get("ID") or "": element for element in section.iterfind("text//*[@ID]")}
         for entry in section.iterchildren("entry"):
             if code not in _SECTIONS:
                 problems[f"C-CDA entry of {_UNREAD_SECTIONS.get(code, 'another section')}"] += 1
@@ -468,12 +466,11 @@ def _product(statement: _Element, context: _Context, place: str = "consumable") 
 
 def _read_reason(statement: _Element, context: _Context) -> str:
     """Return why something was done, or was not done: the observation of the relationship `RSON`."""
-    words: list[str] = []
-    for reason in statement.iterfind("entryRelationship[@typeCode='RSON']/observation"):
-        words.append(
-            read_concept(reason.find("value"), context.narrative)[0]
-            or read_concept(reason.find("code"), context.narrative)[0]
-        )
+    words = [
+        read_concept(reason.find("value"), context.narrative)[0]
+        or read_concept(reason.find("code"), context.narrative)[0]
+        for reason in statement.iterfind("entryRelationship[@typeCode='RSON']/observation")
+    ]
     return f"Reason: {', '.join(filter(None, words))}." if any(words) else ""
 
 

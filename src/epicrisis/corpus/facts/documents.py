@@ -36,7 +36,7 @@ from epicrisis.system.temporary_folders import TemporaryFolder
 
 _FIELDS = tuple(field.name for field in fields(ClinicalFact))
 _FACT_VALUES = attrgetter(*_FIELDS)
-_CODES, _TIME, _OFFSET = map(_FIELDS.index, ("codes", "time", "utc_offset"))
+_CODES, _TIME, _OFFSET = (_FIELDS.index(item) for item in ("codes", "time", "utc_offset"))
 _PREFIX = "epicrisis-facts-"
 _CLOCK = len("2150-03-04T10:30")
 """The length of a local time."""

@@ -282,9 +282,7 @@ def _is_dict(value: Any) -> bool:
 
 def find_patient(resource: Resource, references: FhirReferences) -> str:
     """Return the id of the resource's patient. Raises ValueError if it is unknown, or if there are two."""
-    patients: set[str] = set()
-    for subject in _list_subjects(resource):
-        patients.add(resolve_reference(subject, references, _PATIENT))
+    patients = {resolve_reference(subject, references, _PATIENT) for subject in _list_subjects(resource)}
     patients.discard("")
     if len(patients) > 1:
         raise ValueError("names more than one patient; export it for each of them")

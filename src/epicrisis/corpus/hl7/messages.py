@@ -71,7 +71,7 @@ class Hl7Segment:
         rows: list[list[str]] = []
         for repetition in self.raw(field).split(self.delimiters.repetition):
             if repetition:
-                rows.append(list(map(self.unescape, repetition.split(self.delimiters.component))))
+                rows.append([self.unescape(part) for part in repetition.split(self.delimiters.component)])
         return rows
 
     def text(self, field: int, component: int = 1) -> str:
@@ -83,7 +83,7 @@ class Hl7Segment:
 
     def free_text(self, field: int) -> str:
         """Return a field of words, in which components are no parts, with a line for each repetition."""
-        return "\n".join(map(self.unescape, self.raw(field).split(self.delimiters.repetition)))
+        return "\n".join(self.unescape(part) for part in self.raw(field).split(self.delimiters.repetition))
 
     def unescape(self, text: str) -> str:
         """Return text without escape sequences; an unknown one stays."""

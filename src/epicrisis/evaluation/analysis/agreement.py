@@ -57,7 +57,7 @@ def measure_agreement(
         values = [rater[unit] for rater in raters if unit in rater]
         if len(values) > 1:
             ratings[unit] = values
-    groups: list[Hashable] = list(ratings if clusters is None else map(clusters.__getitem__, ratings))
+    groups: list[Hashable] = list(ratings if clusters is None else (clusters[rating] for rating in ratings))
     group_numbers = _number(groups)
     category_numbers = _number(chain.from_iterable(ratings.values()))
     raw: list[float] = []
@@ -66,7 +66,7 @@ def measure_agreement(
     contingencies = np.zeros((len(group_numbers), len(category_numbers), len(category_numbers)))
     coincidences = contingencies.copy()
     for group, values in zip(groups, ratings.values(), strict=True):
-        numbers = list(map(category_numbers.__getitem__, values))
+        numbers = [category_numbers[value] for value in values]
         contingencies[group_numbers[group], numbers[0], numbers[1]] += 1
         table = np.zeros(coincidences.shape[1:])
         for first, second in permutations(numbers, 2):

@@ -115,7 +115,7 @@ def _pairing_conditions(ones: Sequence[_ScoredCase], others: Sequence[_ScoredCas
 
 
 def _pairing_key(outcome: Outcome, names: Sequence[str]) -> tuple[object, ...]:
-    return (outcome.question, *map(outcome.condition.get, names))
+    return (outcome.question, *(outcome.condition.get(name) for name in names))
 
 
 def _find_change(one: Outcome, other: Outcome) -> CaseChange | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from statistics import NormalDist
 
 from epicrisis.core.printable import agree, count_noun
@@ -244,8 +243,8 @@ def _describe_power(comparisons: Sequence[_Comparison]) -> str:
             differences.append(difference)
     sample, studies = comparisons[0].sample, format_power(POWER)
     if any(comparison.sample != sample for comparison in comparisons):
-        clusters = list(map(attrgetter("difference.clusters"), comparisons))
-        unit = "patient" if any(map(attrgetter("by_patient"), comparisons)) else "question"
+        clusters = [comparison.difference.clusters for comparison in comparisons]
+        unit = "patient" if any(comparison.by_patient for comparison in comparisons) else "question"
         fewest, most = min(clusters), max(clusters)
         sample = f"{fewest} to {most} {unit}s" if fewest < most else _count(fewest, unit)
     if not differences:

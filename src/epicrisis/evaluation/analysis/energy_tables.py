@@ -59,7 +59,7 @@ class RunEnergy:
     @property
     def parts(self) -> list[EquipmentEnergy]:
         """The parts of the equipment in all sessions."""
-        return list(chain.from_iterable(map(attrgetter("parts"), self.sessions)))
+        return list(chain.from_iterable(session.parts for session in self.sessions))
 
     def joules(self, basis: EnergyBasis) -> float | None:
         """Return the energy that is known on this basis, or None if there is none."""
@@ -72,10 +72,7 @@ class RunEnergy:
     @property
     def unknown(self) -> tuple[str, ...]:
         """The names of the parts without a figure."""
-        names: list[str] = []
-        for part in self.parts:
-            if part.joules is None:
-                names.append(part.what)
+        names: list[str] = [part.what for part in self.parts if part.joules is None]
         if missing := self.count - len(self.sessions):
             names.append(f"{missing} of {count_noun(self.count, 'session')}")
         return tuple(dict.fromkeys(names))
@@ -153,7 +150,7 @@ def _make_run_row(energy: RunEnergy, arms: dict[str, _Arm]) -> tuple[Cell, ...]:
     questions, right = (sum(map(attrgetter(name), arms.values())) for name in ("questions", "right"))
     return (
         energy.run.name,
-        sum(map(attrgetter("seconds"), energy.sessions)) / 3600,
+        sum(session.seconds for session in energy.sessions) / 3600,
         _to_kwh(energy.joules("measured")),
         _to_kwh(energy.joules("estimated")),
         *_make_energy_cells(energy.total, questions, right),
@@ -179,7 +176,7 @@ def _make_energy_cells(total: tuple[float, float] | None, questions: int, right:
 
 def _make_arm_rows(energy: RunEnergy, arms: dict[str, _Arm]) -> list[tuple[Cell, ...]]:
     """Return the rows of a run with several arms and a known total."""
-    total_seconds = sum(map(attrgetter("seconds"), arms.values()))
+    total_seconds = sum(arm.seconds for arm in arms.values())
     if len(arms) < 2 or energy.total is None or not total_seconds:
         return []
     joules, co2 = energy.total

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import add, attrgetter, itemgetter
+from operator import add
 from statistics import fmean, stdev
 from typing import Literal, TypeAlias, TypeVar
 
@@ -93,7 +93,7 @@ def score_outcome(outcome: Outcome, measure: AccuracyMeasure = "right") -> float
 
 def mean_score(outcomes: Sequence[Outcome], measure: AccuracyMeasure = "right") -> Mean:
     """Return the mean score, clustered by question if a question occurs more than once."""
-    questions = list(map(attrgetter("question"), outcomes))
+    questions = [outcome.question for outcome in outcomes]
     clusters = None if len(set(questions)) == len(questions) else questions
     return estimate_mean(list(map(partial(score_outcome, measure=measure), outcomes)), clusters)
 
@@ -106,7 +106,7 @@ def count_endings(outcomes: Iterable[Outcome]) -> tuple[int, ...]:
             counts["right" if outcome.right else "wrong"] += 1
         else:
             counts["failed" if outcome.state == _OVER_WINDOW else outcome.state] += 1
-    return tuple(map(counts.__getitem__, STATES))
+    return tuple(counts[state] for state in STATES)
 
 
 def compare_to_baseline(group: Group, measure: AccuracyMeasure = "right") -> Difference | None:
@@ -115,7 +115,7 @@ def compare_to_baseline(group: Group, measure: AccuracyMeasure = "right") -> Dif
     second = mean_by_pair(group.against, group.pair, measure)
     if not first.keys() & second.keys():
         return None
-    return paired_difference(first, second, dict(zip(first, map(itemgetter(0), first), strict=True)))
+    return paired_difference(first, second, dict(zip(first, (item[0] for item in first), strict=True)))
 
 
 def assume_replies(outcomes: Sequence[Outcome], *, right: bool) -> list[Outcome]:
@@ -173,7 +173,7 @@ def mean_by_pair(
     """Return the mean score of each question under each combination of the conditions named in `pair`."""
 
     def key(outcome: Outcome) -> PairingKey:
-        return (outcome.question, *map(outcome.condition.get, pair))
+        return (outcome.question, *(outcome.condition.get(item) for item in pair))
 
     return mean_by(outcomes, key, partial(score_outcome, measure=measure))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, filterfalse
-from operator import attrgetter, gt, lt
+from operator import gt, lt
 from pathlib import Path
 from typing import TypeAlias
 
@@ -89,7 +89,7 @@ def compare_runs(runs: Sequence[RecordedRun], *, measure: AccuracyMeasure = "rig
         name, about = "compare", "Do these runs differ on the questions that both were asked?"
     else:
         name, about = "evaluate", "How many of the questions does it answer rightly?"
-    sources = tuple(map(attrgetter("source"), runs))
+    sources = tuple(run.source for run in runs)
     return Findings(name, about, sources, tuple(tables), tuple(conclusions))
 
 
@@ -130,7 +130,7 @@ def _make_runs_table(runs: Sequence[_ScoredRun], measure: AccuracyMeasure) -> Ta
             rows.append((*labels, mean_score(outcomes, measure), *count_endings(outcomes)))
             share_bounds.append(bound_share(outcomes) if measure == "right" else None)
     columns, rows, note = add_bounds(("run", *names, *FIGURES), rows, {SHARE_BOUNDS: share_bounds})
-    outcomes = list(chain.from_iterable(map(attrgetter("outcomes"), runs)))
+    outcomes = list(chain.from_iterable(run.outcomes for run in runs))
     remarks = (*note, *describe_chance(outcomes), *describe_omitted_parts(outcomes))
     return Table("The runs", columns, tuple(rows), make_notes(0, remarks, measure))
 
@@ -151,7 +151,7 @@ def _make_settings_table(runs: Sequence[_ScoredRun]) -> Table:
             else:
                 row.append(value if isinstance(value, str | int | float | None) else str(value))
         rows.append(tuple(row))
-    columns = ("what", *map(attrgetter("run.name"), runs))
+    columns = ("what", *(run.run.name for run in runs))
     return Table("Settings in which the runs differ", columns, tuple(rows))
 
 
@@ -172,7 +172,7 @@ def _make_differences_table(runs: Sequence[_ScoredRun], measure: AccuracyMeasure
                 # Compare strata that agree in every condition that both have.
                 if values.items() >= set(their_stratum):
                     counts, difference = _compare(mine, theirs, measure)
-                    rows.append((other.run.name, one.run.name, *map(values.get, names), *counts))
+                    rows.append((other.run.name, one.run.name, *(values.get(name) for name in names), *counts))
                     differences.append(difference)
                     bounds.append(_bound(mine, theirs) if measure == "right" else None)
     n = len(differences) - differences.count(None)
@@ -195,7 +195,7 @@ def _compare(
     my_scores, their_scores = mean_by_pair(mine, pair, measure), mean_by_pair(theirs, pair, measure)
     my_cases, their_cases = _pairing_keys(mine, pair), _pairing_keys(theirs, pair)
     scored = my_scores.keys() & their_scores.keys()
-    my_values, their_values = list(map(my_scores.__getitem__, scored)), list(map(their_scores.__getitem__, scored))
+    my_values, their_values = [my_scores[item] for item in scored], [their_scores[item] for item in scored]
     wins, losses = sum(map(gt, my_values, their_values)), sum(map(lt, my_values, their_values))
     difference = compare_to_baseline(Group((), mine, theirs, pair), measure)
     test = None
@@ -218,16 +218,16 @@ def _shared_repetitions(mine: Sequence[Outcome], theirs: Sequence[Outcome]) -> t
 
 
 def _pairing_keys(outcomes: Sequence[Outcome], pair: Sequence[str]) -> set[PairingKey]:
-    return {(outcome.question, *map(outcome.condition.get, pair)) for outcome in outcomes}
+    return {(outcome.question, *(outcome.condition.get(item) for item in pair)) for outcome in outcomes}
 
 
 def _condition_names(outcomes: Iterable[Outcome]) -> set[str]:
-    return set(chain.from_iterable(map(attrgetter("condition"), outcomes)))
+    return set(chain.from_iterable(outcome.condition for outcome in outcomes))
 
 
 def _condition_values(outcomes: Iterable[Outcome]) -> dict[str, set[Cell]]:
     """Return the values of each condition except REPEATED, with None for outcomes without it, in order."""
-    conditions = list(map(attrgetter("condition"), outcomes))
+    conditions = [outcome.condition for outcome in outcomes]
     values: dict[str, set[Cell]] = {}
     for name in dict.fromkeys(chain.from_iterable(conditions)):
         if name not in REPEATED:
@@ -237,7 +237,7 @@ def _condition_values(outcomes: Iterable[Outcome]) -> dict[str, set[Cell]]:
 
 def _separating_conditions(*runs: _ScoredRun) -> tuple[str, ...]:
     """Return the conditions, except REPEATED, that have several values in a run."""
-    return find_varying_conditions(map(attrgetter("outcomes"), runs))
+    return find_varying_conditions(run.outcomes for run in runs)
 
 
 def find_varying_conditions(runs: Iterable[Iterable[Outcome]]) -> tuple[str, ...]:
@@ -246,7 +246,7 @@ def find_varying_conditions(runs: Iterable[Iterable[Outcome]]) -> tuple[str, ...
     for outcomes in runs:
         for name, values in _condition_values(outcomes).items():
             varies[name] = varies.get(name, False) or len(values) > 1
-    return tuple(filter(varies.__getitem__, varies))
+    return tuple(name for name in varies if varies[name])
 
 
 def _split_strata(outcomes: Sequence[Outcome], names: Sequence[str]) -> Mapping[Stratum, list[Outcome]]:
@@ -260,11 +260,7 @@ def _split_strata(outcomes: Sequence[Outcome], names: Sequence[str]) -> Mapping[
 
 def _constant_conditions(outcomes: Sequence[Outcome]) -> dict[str, Cell]:
     """Return the conditions that have one value in all outcomes."""
-    constants: dict[str, Cell] = {}
-    for name, values in _condition_values(outcomes).items():
-        if len(values) == 1:
-            constants[name] = values.pop()
-    return constants
+    return {name: values.pop() for name, values in _condition_values(outcomes).items() if len(values) == 1}
 
 
 def _differing_names(one: _ScoredRun, other: _ScoredRun) -> tuple[str, ...]:
@@ -284,7 +280,7 @@ def _describe_unfinished(runs: Sequence[_ScoredRun]) -> Iterator[str]:
         name, manifest = scored.run.name, scored.run.manifest
         if manifest is not None and not manifest.complete:
             missing = manifest.cases - len(scored.outcomes) - scored.open
-            failed = [*map(attrgetter("state"), scored.outcomes)].count("failed")
+            failed = [*(outcome.state for outcome in scored.outcomes)].count("failed")
             yield (
                 f"{name} is not complete: of its {count_noun(manifest.cases, 'case')} {missing:,} "
                 f"{agree(missing, 'has', 'have')} no record yet, and "

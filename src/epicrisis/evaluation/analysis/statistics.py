@@ -127,7 +127,7 @@ def estimate_mean(
     that scores lie between 0 and 1, so that equal clusters get an interval too (see `uniform_interval`).
     """
     indices = [index for index, score in enumerate(scores) if score is not None]
-    values = np.array(list(map(scores.__getitem__, indices)), dtype=np.float64)
+    values = np.array([scores[index] for index in indices], dtype=np.float64)
     unscored = len(scores) - len(values)
     if len(values) == 0:
         return Mean(math.nan, Interval(math.nan, math.nan), 0, unscored)
@@ -135,7 +135,7 @@ def estimate_mean(
         interval = wilson(int(values.sum()), len(values))
     else:
         limits = (0.0, 1.0) if shares else None
-        groups = indices if clusters is None else list(map(clusters.__getitem__, indices))
+        groups = indices if clusters is None else [clusters[index] for index in indices]
         interval = _bootstrap(*_sum_by_cluster(values, groups), limits, seed)
     return Mean(float(values.mean()), interval, len(values), unscored)
 
@@ -152,11 +152,11 @@ def paired_difference(
     permutation test, flipping the signs of the clusters' differences: exact if their sizes are equal (McNemar's exact
     test) or up to 2^12 flips, otherwise sampled. Raises ValueError if the mappings share no case.
     """
-    shared = list(filter(second.__contains__, first))
+    shared = [item for item in first if item in second]
     if not shared:
         raise ValueError("the two share no case that both have scored")
-    groups: list[Hashable] = list(shared if clusters is None else map(clusters.__getitem__, shared))
-    scores = [list(map(side.__getitem__, shared)) for side in (first, second)]
+    groups: list[Hashable] = list(shared if clusters is None else (clusters[item] for item in shared))
+    scores = [[side[item] for item in shared] for side in (first, second)]
     differences = np.subtract(*np.array(scores, dtype=np.float64))
     sums, counts = _sum_by_cluster(differences, groups)
     means = abs(sums / counts)
@@ -187,7 +187,7 @@ def questions_needed(difference: float, discordant: float, power: float = 0.8, a
 def _sum_by_cluster(values: Floats, clusters: Sequence[Hashable]) -> tuple[Floats, Floats]:
     """Return the sum and the count of each cluster, sorted, so that the order of the cases does not affect a draw."""
     numbers = {cluster: number for number, cluster in enumerate(dict.fromkeys(clusters))}
-    members = np.array(list(map(numbers.__getitem__, clusters)))
+    members = np.array([numbers[cluster] for cluster in clusters])
     order = np.argsort(values, kind="stable")
     sums = np.bincount(members[order], weights=values[order]).astype(np.float64)
     counts = np.bincount(members).astype(np.float64)

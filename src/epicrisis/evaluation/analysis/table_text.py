@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, filterfalse
-from operator import attrgetter
 
 from epicrisis.core.printable import printable
 from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean
@@ -174,7 +173,7 @@ def format_table(table: Table, width: int | None = None) -> str:
         bands[-1] += group
     for band in bands:
         lines.append("")
-        band_columns = list(map(columns.__getitem__, band))
+        band_columns = [columns[item] for item in band]
         for row in range(len(table.rows) + 1):
             height = max(len(column.cells[row]) for column in band_columns)
             for number in range(height):
@@ -234,8 +233,8 @@ def draw_forest_plot(table: Table, width: int = 80, *, ascii_only: bool = False)
     if not differences:
         return ""
     margin = max(map(len, chain.from_iterable(labels))) + _GAP
-    low = min(0.0, *map(attrgetter("interval.low"), differences))
-    high = max(0.0, *map(attrgetter("interval.high"), differences))
+    low = min(0.0, *(difference.interval.low for difference in differences))
+    high = max(0.0, *(difference.interval.high for difference in differences))
     scale = _Scale(low, high if high > low else low + 0.01, max(20, width - margin))
     lines = [f"{heading}, with its {differences[0].interval.confidence:.0%} interval".replace("%", " %")]
     for label, difference in zip(labels, differences, strict=True):

@@ -65,12 +65,11 @@ def classes_by_gold(questions: Iterable[Question]) -> dict[str, str]:
 
     The class is yes, no or maybe if these are the options, otherwise the letter.
     """
-    classes: dict[str, str] = {}
-    for question in questions:
-        if question.gold is not None and question.gold in question.options:
-            has_verdicts = set(question.options.values()) <= _VERDICTS
-            classes[question.id] = question.options[question.gold] if has_verdicts else question.gold
-    return classes
+    return {
+        question.id: question.options[question.gold] if set(question.options.values()) <= _VERDICTS else question.gold
+        for question in questions
+        if question.gold is not None and question.gold in question.options
+    }
 
 
 def sample_at_random(dataset: Dataset, n: int, seed: int) -> Dataset:

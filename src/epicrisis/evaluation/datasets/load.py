@@ -75,12 +75,10 @@ def find_pinned_set(name: str, sets: Mapping[str, PinnedSet]) -> PinnedSet:
 def parse_catalogue(text: str) -> Mapping[str, PinnedSet]:
     """Return the sets of a TOML text in the form of `catalogue.toml`. Raises TypeError or KeyError for other keys."""
     tables: dict[str, list[dict[str, Any]]] = tomllib.loads(text)
-    files: dict[str, SourceFile] = {}
-    for table in tables["files"]:
-        files[table["path"]] = SourceFile(**table)
+    files = {table["path"]: SourceFile(**table) for table in tables["files"]}
     sets: dict[str, PinnedSet] = {}
     for table in tables["sets"]:
-        table["files"] = tuple(map(files.__getitem__, table["files"]))
+        table["files"] = tuple(files[item] for item in table["files"])
         sets[table["name"]] = PinnedSet(**table)
     return sets
 

@@ -88,7 +88,7 @@ def read_mirage(path: Path, subset: MirageSubset) -> tuple[Question, ...]:
                 form="choice",
                 id=key,
                 gold=entry.answer,
-                gold_documents=tuple(map("pubmed:{}".format, pmids)),
+                gold_documents=tuple(f"pubmed:{pmid}" for pmid in pmids),
             )
         )
     return tuple(questions)
@@ -156,10 +156,9 @@ def read_pubmedqa(path: Path, split: Path | None = None) -> tuple[tuple[Question
     another or an invalid file, or if the two files disagree.
     """
     questions = tuple(read_pubmedqa_questions(path))
-    documents: dict[str, Document] = {}
-    for item in read_pubmedqa_documents(path, load_pubmedqa(path)):
-        if isinstance(item, Document):
-            documents[item.id] = item
+    documents = {
+        item.id: item for item in read_pubmedqa_documents(path, load_pubmedqa(path)) if isinstance(item, Document)
+    }
     if split is None:
         return questions, documents
     try:
@@ -175,11 +174,10 @@ def read_pubmedqa(path: Path, split: Path | None = None) -> tuple[tuple[Question
     if wrong:
         entries = f"{len(wrong)} {agree(len(wrong), 'entry', 'entries')} ({wrong[0]!a}, ...)"
         raise path_error(split, f"{entries} are not as in {printable_path(path.name)}; pull both")
-    chosen = tuple(map(by_id.__getitem__, decisions))
-    gold_documents: dict[str, Document] = {}
-    for question in chosen:
-        for document_id in question.gold_documents:
-            gold_documents[document_id] = documents[document_id]
+    chosen = tuple(by_id[decision] for decision in decisions)
+    gold_documents = {
+        document_id: documents[document_id] for question in chosen for document_id in question.gold_documents
+    }
     return chosen, gold_documents
 
 

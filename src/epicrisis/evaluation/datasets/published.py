@@ -110,7 +110,7 @@ def _as_line(row: Any, first: int) -> dict[str, Any]:
     form = _form(row)
     if form is None:
         return {}
-    options = list(map(row.get, _OPTIONS[form])) or row.get("options")
+    options = [row.get(option) for option in _OPTIONS[form]] or row.get("options")
     gold, number = row.get("answer_idx"), str(row.get("cop"))
     if form != "answer_idx" and number not in _SECRET:
         # Another number stays as it is: then the gold is not a letter, and the line is refused.

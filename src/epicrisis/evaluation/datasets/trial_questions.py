@@ -106,10 +106,9 @@ def _make_direction_question(prompt: _Prompt, document_id: str) -> Question | No
     labels = Counter(mark.label for mark in prompt.annotations).most_common(2)
     if len(labels) > 1 and labels[0][1] == labels[1][1]:
         return None
-    spans: dict[EvidenceSpan, None] = {}
-    for mark in prompt.annotations:
-        if mark.end > mark.start:
-            spans[EvidenceSpan(document_id, mark.start, mark.end)] = None
+    spans = {
+        EvidenceSpan(document_id, mark.start, mark.end): None for mark in prompt.annotations if mark.end > mark.start
+    }
     letters = {text: letter for letter, text in DIRECTIONS.items()}
     return Question(
         text=f"What is the effect of {prompt.intervention} compared with {prompt.comparator} on {prompt.outcome}?",

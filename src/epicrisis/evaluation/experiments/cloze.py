@@ -10,7 +10,6 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.printable import count_noun
@@ -46,7 +45,7 @@ def draw_questions(passages: Sequence[Passage], n: int) -> tuple[Dataset, Mappin
     """
     gaps = list(_find_gaps(passages))
     by_decimals: dict[int, list[str]] = {}
-    for number in sorted(set(map(attrgetter("number"), gaps)), key=float):
+    for number in sorted({gap.number for gap in gaps}, key=float):
         by_decimals.setdefault(_count_decimals(number), []).append(number)
     questions: list[Question] = []
     answers: dict[str, Passage] = {}
@@ -60,7 +59,7 @@ def draw_questions(passages: Sequence[Passage], n: int) -> tuple[Dataset, Mappin
         if len(questions) < n and len(numbers) == len(LETTERS):
             # The order of the options depends on the question, so that no letter is right more often.
             digests = {hashlib.sha256(f"{gap.text}:{number}".encode()).digest(): number for number in numbers}
-            shuffled = list(map(digests.__getitem__, sorted(digests)))
+            shuffled = [digests[digest] for digest in sorted(digests)]
             question = Question(
                 text=f'One of the documents says: "{gap.text}" Which number stands in the gap?',
                 options=dict(zip(LETTERS, shuffled, strict=True)),

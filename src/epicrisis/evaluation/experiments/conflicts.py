@@ -64,7 +64,7 @@ class PartitionedCase:
     @property
     def conflict(self) -> bool:
         """Whether the parts state different choices."""
-        return len(set(map(attrgetter("choice"), self.stated))) > 1
+        return len({item.choice for item in self.stated}) > 1
 
 
 def partitioned_cases(records: Iterable[RunRecord]) -> tuple[PartitionedCase, ...]:
@@ -72,26 +72,26 @@ def partitioned_cases(records: Iterable[RunRecord]) -> tuple[PartitionedCase, ..
 
     Raises InputError where a question has no options or no gold letter.
     """
-    return tuple(map(_read_case, filter(attrgetter("answer.partials"), records)))
+    return tuple(_read_case(record) for record in records if record.answer.partials)
 
 
 def _read_case(record: RunRecord) -> PartitionedCase:
     answer = record.answer
     (outcome,) = score_records([record])
-    partials = sorted(answer.partials, key=attrgetter("partition"))
+    partials = sorted(answer.partials, key=lambda partial: partial.partition)
     days: dict[str, int] = {}
     for event in answer.trace:
         for passage in event.ranking.passages if isinstance(event, Retrieved) else ():
             if passage.date is not None:
                 days[passage.id] = last_day(passage.date)
     gold = set(answer.question.gold_documents)
-    states = Counter(map(attrgetter("state"), partials))
+    states = Counter(partial.state for partial in partials)
     stated: list[PartialChoice] = []
     for partial in partials:
         if partial.state == "relevant" and partial.choice is not None:
-            quoted = list(map(attrgetter("passage_id"), partial.quotations))
+            quoted = [quotation.passage_id for quotation in partial.quotations]
             documents = {passage_id.rpartition("#")[0] for passage_id in partial.passages}
-            newest = max(map(days.__getitem__, filter(days.__contains__, quoted)), default=None)
+            newest = max((days[item] for item in quoted if item in days), default=None)
             stated.append(PartialChoice(partial.choice, len(quoted), newest, key=not gold.isdisjoint(documents)))
     return PartitionedCase(
         outcome=outcome,
@@ -110,7 +110,7 @@ DecisionRule: TypeAlias = Callable[[Sequence[PartialChoice]], str | None]
 
 
 def _majority(parts: Sequence[PartialChoice]) -> str | None:
-    ranked = Counter(map(attrgetter("choice"), parts)).most_common(2)
+    ranked = Counter(part.choice for part in parts).most_common(2)
     return None if len(ranked) > 1 and ranked[0][1] == ranked[1][1] else ranked[0][0]
 
 
@@ -142,7 +142,7 @@ RULES: Mapping[str, DecisionRule] = {
 
 def rules_table(cases: Sequence[PartitionedCase], source: str = "") -> Table:
     """Build the table of how often the answer to a conflict follows each rule, and how right the rule would be."""
-    conflicts = list(filter(attrgetter("conflict"), cases))
+    conflicts = [case for case in cases if case.conflict]
     rows: list[tuple[Cell, ...]] = []
     differences: list[Difference | None] = []
     for name, decide in RULES.items():
@@ -161,12 +161,12 @@ def rules_table(cases: Sequence[PartitionedCase], source: str = "") -> Table:
         rows.append((name, len(ours), len(ours) - len(followed), *map(grouping.mean_score, (followed, theirs, ours))))
     unstated = 0
     for case in conflicts:
-        unstated += case.final is not None and case.final not in map(attrgetter("choice"), case.stated)
+        unstated += case.final is not None and case.final not in (item.choice for item in case.stated)
     remarks = (
         f"Of {len(conflicts)} conflicts. A rule applies if it names one choice (no tie; a date, a quotation or a key "
         "document exists); no answer: conflicts to which the rule applies, but no answer was given; followed: of the "
         "others.",
-        *grouping.describe_chance(map(attrgetter("outcome"), conflicts)),
+        *grouping.describe_chance(conflict.outcome for conflict in conflicts),
         f"In {unstated} the answer is a choice that no part stated.",
         "Rules overlap: a rule that is followed need not be the reason for the answer.",
     )
@@ -181,7 +181,7 @@ def _compare(ours: Sequence[Outcome], against: Sequence[Outcome]) -> Difference 
 
 def _pair_up(ours: Sequence[Outcome], against: Sequence[Outcome]) -> grouping.Group:
     """Return the pairs that share all conditions but the arm."""
-    names: set[str] = set().union(*map(attrgetter("condition"), ours))
+    names: set[str] = set().union(*(case.condition for case in ours))
     return grouping.Group((), ours, against, tuple(sorted(names - {"arm"})))
 
 
@@ -221,7 +221,7 @@ def conflicts_table(
         ours: list[Outcome] = []
         against: list[Outcome] = []
         endings: Counter[str] = Counter()
-        for case in filter(attrgetter("conflict"), members):
+        for case in (member for member in members if member.conflict):
             outcome = case.outcome
             twin = rival_of.get(pair_key(outcome.question, outcome.condition))
             ours.append(outcome)
@@ -236,14 +236,14 @@ def conflicts_table(
         differences.append(_compare(ours, against))
         bounds[grouping.SHARE_BOUNDS].append(grouping.bound_share(ours))
         bounds[grouping.DIFFERENCE_BOUNDS].append(grouping.bound_difference(_pair_up(ours, against)))
-        counts = (*grouping.count_endings(ours), *map(endings.__getitem__, _ENDINGS))
+        counts = (*grouping.count_endings(ours), *(endings[ending] for ending in _ENDINGS))
         rows.append((*key, len(members), len(ours), grouping.mean_score(ours), *counts, grouping.mean_score(against)))
     counted = ("read in parts", "conflicts", "resolved", *grouping.STATES, *_ENDINGS)
     headings, rows, note = grouping.add_bounds((*by, *counted, "RAG right"), rows, bounds)
     columns = (*headings, "difference to RAG", grouping.P_COLUMN)
     remarks = (
         *note,
-        *grouping.describe_chance(map(attrgetter("outcome"), cases)),
+        *grouping.describe_chance(case.outcome for case in cases),
         "Resolved: share right among the conflicts. Not compared: RAG was not asked the same.",
         "The same questions at every condition: rows are not independent of each other.",
     )
@@ -254,9 +254,9 @@ def parts_table(cases: Sequence[PartitionedCase], by: Sequence[str] = (), source
     """Build the table of what the parts said: counts of parts, and of cases by how many parts stated a choice."""
     rows: list[tuple[Cell, ...]] = []
     for key, members in _group_cases(cases, by):
-        stating = list(map(len, map(attrgetter("stated"), members)))
+        stating = [len(member.stated) for member in members]
         states = [sum(map(attrgetter(name), members)) for name in ("undecided", "nothing", "unparsed", "failed")]
-        none, one, conflicts = stating.count(0), stating.count(1), sum(map(attrgetter("conflict"), members))
+        none, one, conflicts = stating.count(0), stating.count(1), sum(member.conflict for member in members)
         several = len(stating) - none - one - conflicts
         rows.append((*key, len(members), sum(stating), *states, none, one, several, conflicts))
     parts = ("parts that chose", "found, chose nothing", "found nothing", "unparsed", "failed")
@@ -278,8 +278,8 @@ def _tables_of_runs(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
     for run in runs:
         partitioned, rival = split_arms(run.records())
         cases = sorted(partitioned, key=lambda case: condition_order(case.condition))
-        names: set[str] = set().union(*map(attrgetter("condition"), cases))
-        by = list(filter(names.__contains__, ("k", "place")))
+        names: set[str] = set().union(*(case.condition for case in cases))
+        by = [item for item in ("k", "place") if item in names]
         tables.append(conflicts_table(cases, rival, by, source=run.name))
         tables.append(parts_table(cases, by, source=run.name))
         tables.append(rules_table(cases, source=run.name))

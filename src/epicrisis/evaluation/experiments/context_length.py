@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
-from operator import attrgetter, itemgetter, mul
+from operator import mul
 from statistics import fmean
 
 from epicrisis.evaluation.analysis import grouping
@@ -62,7 +62,7 @@ def _trend_table(runs: outcome_groups.OutcomesByModel, remarks: Sequence[str]) -
     for (model, outcomes), arm in product(runs.items(), outcome_groups.values_of(with_k, "arm")):
         cases_of_arm = outcome_groups.select(outcomes, arm=arm)
         slopes = _slopes(outcome_groups.group_conditions(outcome_groups.with_condition(cases_of_arm, "k"), "k"))
-        total = len(set(map(attrgetter("question"), cases_of_arm)))
+        total = len({item.question for item in cases_of_arm})
         rows.append(((model, arm), (outcome_groups.compare_scores(slopes),), (len(slopes), total - len(slopes))))
     about = (
         "A doubling: k to 2 k; a negative change means that the longer context is read worse. Of the questions "
@@ -85,7 +85,7 @@ def _slopes(by_k: Mapping[tuple[int], Sequence[Outcome]]) -> dict[grouping.Pairi
     total = sum(map(mul, weights, weights))
     slopes: dict[grouping.PairingKey, float] = {}
     for question in set.intersection(*map(set, shares)):
-        slopes[question] = sum(map(mul, weights, map(itemgetter(question), shares))) / total
+        slopes[question] = sum(map(mul, weights, (share[question] for share in shares))) / total
     return slopes
 
 

@@ -186,7 +186,7 @@ def frontier_table(
     for model, outcomes in runs.items():
         measurements = _measure(outcomes, costs[model])
         shared = _list_shared_questions(measurements)
-        total = len(set(map(attrgetter("question"), outcomes)))
+        total = len({outcome.question for outcome in outcomes})
         notes.append(f"{model}: {len(shared)} of {count_noun(total, 'question')}.")
         if not shared:
             continue

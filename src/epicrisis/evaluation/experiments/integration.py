@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from operator import attrgetter, itemgetter, mul, sub
+from operator import mul, sub
 from statistics import fmean
 from typing import Any
 
@@ -133,12 +133,12 @@ def preflight_verdict(
         name, reranker = source.reranker
         rescored = _scores(rerank(top, question.text, reranker, name, len(top.hits)))
     # The best passage of each document comes before its others.
-    best_first = sorted(_scores(top), key=itemgetter(1), reverse=True)
+    best_first = sorted(_scores(top), key=lambda score: score[1], reverse=True)
     return compare_rankings(best_first, words, rescored, rule, depth=check.depth, count=source.count)
 
 
 def _scores(ranking: Ranking) -> list[tuple[str, float]]:
-    return list(map(attrgetter("passage.id", "score"), ranking.hits))
+    return [(hit.passage.id, hit.score) for hit in ranking.hits]
 
 
 def build_retrieved_cases(inputs: CaseInputs) -> tuple[Case, ...]:
@@ -260,7 +260,7 @@ def macro_difference(first: Sequence[Outcome], second: Sequence[Outcome]) -> Dif
     if not ours or ours.keys() != theirs.keys():
         return None
     by_set = dict(
-        zip(ours, map(outcome_groups.subtract_scores, ours.values(), map(theirs.__getitem__, ours)), strict=True)
+        zip(ours, map(outcome_groups.subtract_scores, ours.values(), (theirs[key] for key in ours)), strict=True)
     )
     if not all(by_set.values()):
         return None
@@ -288,7 +288,7 @@ def _interval(sets: Sequence[Sequence[float]], limits: tuple[float, float]) -> I
     """Return the interval of the mean of the sets' means, each set's questions resampled. `limits`: of a score."""
     if all(max(values) - min(values) < 1e-9 for values in sets):
         intervals = [uniform_interval(values[0], len(values), limits) for values in sets]
-        return Interval(fmean(map(attrgetter("low"), intervals)), fmean(map(attrgetter("high"), intervals)))
+        return Interval(fmean(interval.low for interval in intervals), fmean(interval.high for interval in intervals))
     resampled = []
     for seed, values in enumerate(sets):
         # Few values differ, so their counts are drawn.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import product
-from operator import attrgetter, itemgetter
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Question
@@ -101,10 +100,10 @@ def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table
         if not select(outcomes, arm=arm):
             continue
         means = [mean_score(select(outcomes, set=name, arm=arm)) for name in sets]
-        complete = all(map(attrgetter("n"), means))
-        average = sum(map(attrgetter("value"), means)) / len(means) if complete else None
+        complete = all(mean.n for mean in means)
+        average = sum(mean.value for mean in means) / len(means) if complete else None
         ranked.append((-1.0 if average is None else average, (model, arm, average, *means)))
-    ranked.sort(key=itemgetter(0), reverse=True)
+    ranked.sort(key=lambda item: item[0], reverse=True)
     columns = ("model", "arm", "average", *map(str, sets))
     failures = describe_failures(all_outcomes(runs))
     return (
@@ -112,7 +111,7 @@ def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table
             "With and without context retrieval", vote_sampling.ZERO, vote_sampling.SHUFFLED, vote_sampling.MEDPROMPT
         ),
         gains_table("What the examples bring", vote_sampling.SHUFFLED, vote_sampling.MEDPROMPT),
-        Table("Leaderboard", columns, tuple(map(itemgetter(1), ranked)), (*failures, *notes, _LEADERBOARD_NOTE)),
+        Table("Leaderboard", columns, tuple(item[1] for item in ranked), (*failures, *notes, _LEADERBOARD_NOTE)),
     )
 
 

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product, starmap
-from operator import attrgetter, itemgetter
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -147,7 +146,7 @@ def read_judging(path: Path, people: Sequence[Path] = (), models: Sequence[Path]
         recipe, verdicts = preference.read_pair_verdicts(path, paired.pairs)
         name = str(recipe["judge"]["name"])
         judges[f"{name} ({path.name})" if name in judges else name] = verdicts
-    pair_ids = set(map(attrgetter("id"), paired.pairs))
+    pair_ids = {pair.id for pair in paired.pairs}
     return Judging(paired, human_verdicts.read_verdicts(people, pair_ids) if people else review_verdicts, judges)
 
 
@@ -229,10 +228,10 @@ def _answers_table(judgings: Mapping[str, Judging], remarks: Sequence[str]) -> T
     for model, judging in judgings.items():
         paired, key = judging.paired, judging.paired.key
         for arm in key.arms:
-            endings = Counter(map(itemgetter(arm), key.left_out.values()))
+            endings = Counter(item[arm] for item in key.left_out.values())
             endings["answered"] += len(paired.pairs) + len(key.same)
             lengths = list(map(len, map(str.split, paired.answers(arm))))
-            counts = map(endings.__getitem__, STATES)
+            counts = (endings[state] for state in STATES)
             rows.append((model, arm, key.asked, *counts, fmean(lengths) if lengths else None))
         notes.append(
             f"{model}: {count_noun(len(paired.pairs), 'pair')} to judge, {len(key.same)} of the same words (ties, not "
@@ -320,7 +319,7 @@ def _self_judge_notes(judgings: Mapping[str, Judging]) -> tuple[str, ...]:
     """Return a note for each judge that wrote the answers, by the name of the model."""
     judges: dict[str, None] = {}
     for judging in judgings.values():
-        judges |= dict.fromkeys(filter(judging.paired.key.writers.__contains__, judging.models))
+        judges |= dict.fromkeys(model for model in judging.models if model in judging.paired.key.writers)
     advice = "a model may prefer its own words; let another one judge as well."
     return tuple(f"{judge} wrote the answers that it judges: {advice}" for judge in judges)
 
@@ -375,8 +374,8 @@ def _place_table(judgings: Mapping[str, Judging]) -> Table:
                     if judgement.state == "judged" and reply.choice is not None:
                         replies.append((pair, reply.choice))
             cells, p = _place_cells(replies)
-            consistent = list(map(attrgetter("consistent"), verdicts.values()))
-            states = Counter(map(attrgetter("state"), verdicts.values()))
+            consistent = [verdict.consistent for verdict in verdicts.values()]
+            states = Counter(verdict.state for verdict in verdicts.values())
             counts = (consistent.count(True), consistent.count(False), states["unparsed"], states["failed"])
             rows.append((model, name, *cells, *counts))
             p_values.append(p)
@@ -391,7 +390,7 @@ _LEANING: Mapping[PreferredAnswer, int] = {"1": 1, "2": -1, "tie": 0}
 
 def _place_cells(replies: Sequence[tuple[str, PreferredAnswer]]) -> tuple[tuple[Cell, ...], float]:
     """Return how often each place wins, the share of pairs that lean to the first, and its p."""
-    counts = Counter(map(itemgetter(1), replies))
+    counts = Counter(reply[1] for reply in replies)
     leaning: Counter[str] = Counter()
     for pair, choice in replies:
         leaning[pair] += _LEANING[choice]

@@ -55,7 +55,7 @@ def outcome_tables(build: Callable[..., tuple[Table, ...]]) -> Callable[[Runs, S
 def select(cases: Iterable[T], **conditions: Cell) -> list[T]:
     """Return the cases whose conditions equal `conditions`. None matches cases without that condition."""
     names, values = tuple(conditions), tuple(conditions.values())
-    return [case for case in cases if tuple(map(case.condition.get, names)) == values]
+    return [case for case in cases if tuple(case.condition.get(name) for name in names) == values]
 
 
 def with_condition(cases: Iterable[T], name: str) -> list[T]:
@@ -75,7 +75,7 @@ def numbers_of(cases: Iterable[T], name: str) -> list[int]:
 
 def group_conditions(cases: Iterable[T], *names: str) -> dict[tuple[Any, ...], list[T]]:
     """Group cases by the values of these conditions, in order of appearance. The value of a missing one is None."""
-    return group_by(cases, lambda case: tuple(map(case.condition.get, names)))
+    return group_by(cases, lambda case: tuple(case.condition.get(name) for name in names))
 
 
 def all_outcomes(runs: OutcomesByModel) -> list[Outcome]:

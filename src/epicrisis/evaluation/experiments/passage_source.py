@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter, itemgetter
 from typing import Any, Literal, TypeAlias
 
 from epicrisis.core.errors import InputError
@@ -64,7 +63,7 @@ def rank_candidates(question: Question, passages: Sequence[Passage]) -> ScoredId
     texts = [f"{passage.title} {passage.text}" if passage.title else passage.text for passage in passages]
     scores = score_candidates(question.text, texts)
     scored = [(passage.id, score) for passage, score in zip(passages, scores, strict=True)]
-    return sorted(scored, key=itemgetter(1), reverse=True)
+    return sorted(scored, key=lambda item: item[1], reverse=True)
 
 
 def no_source() -> PassageSource:
@@ -130,7 +129,7 @@ def library_source(
 
     def score_words(question: Question, ids: Sequence[str]) -> ScoredIds:
         hits = library_search.library.search_words(question.text, len(ids), scope(question), within=ids)
-        return list(map(attrgetter("id", "score"), hits))
+        return [(hit.id, hit.score) for hit in hits]
 
     def score_candidate_words(question: Question, ids: Sequence[str]) -> ScoredIds:
         return rank_candidates(question, fetch_all(library_search.library, ids, scope(question)))

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
-from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -194,7 +193,7 @@ def _open_examples(request: Request, settings: Settings, stack: ExitStack, grid:
     libraries = list(request.examples)
     if not libraries and settings.examples.library is not None:
         libraries = [(settings.examples.library.name, settings.examples.library)]
-    _check_names(list(map(itemgetter(0), libraries)))
+    _check_names([library[0] for library in libraries])
 
     def open_library(**changes: Any) -> ExampleSearch:
         # Deep enough for the largest number of examples.
@@ -264,11 +263,11 @@ def describe_sets(sets: Sequence[Dataset]) -> Mapping[str, Any]:
     """Return the entry of a plan on one question set, or on several together."""
     if len(sets) == 1:
         return describe_dataset(sets[0])
-    hashes = " ".join(map(attrgetter("sha256"), sets))
+    hashes = " ".join(part.sha256 for part in sets)
     return {
-        "name": " + ".join(map(attrgetter("name"), sets)),
+        "name": " + ".join(part.name for part in sets),
         "sha256": hashlib.sha256(hashes.encode()).hexdigest(),
-        "n": sum(map(len, map(attrgetter("questions"), sets))),
+        "n": sum(len(part.questions) for part in sets),
         "sets": list(map(describe_dataset, sets)),
     }
 

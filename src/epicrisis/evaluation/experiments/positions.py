@@ -7,7 +7,6 @@ rivals. The bounds are the key alone and no document at all.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from operator import attrgetter
 
 from epicrisis.core.partitioning import group_passages
 from epicrisis.core.types import Question, Ranking
@@ -156,7 +155,7 @@ def _middle_table(runs: outcome_groups.OutcomesByModel, remarks: Sequence[str]) 
             )
             loss_of[key] = outcome_groups.subtract_scores(at_ends, between)
         for (k, arm), losses in loss_of.items():
-            total = len(set(map(attrgetter("question"), by_k_and_arm[k, arm])))
+            total = len({item.question for item in by_k_and_arm[k, arm]})
             rival = loss_of.get((k, BASELINE)) if arm != BASELINE else None
             changes = (
                 outcome_groups.compare_scores(losses),

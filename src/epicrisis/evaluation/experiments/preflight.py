@@ -9,7 +9,6 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -105,14 +104,14 @@ def read_findings(folder: Path) -> Findings:
     facts["recipe"] = {key: value for key, value in recipe.items() if key != "guard"}
     # The guard by date leaves questions out; the other one asks the same questions.
     complete = len(by_guard.get(HIDDEN, recorded)) == len(recorded)
-    datasets = dict.fromkeys(map(attrgetter("dataset"), recorded))
+    datasets = dict.fromkeys(item.dataset for item in recorded)
     return Findings(
         experiment=NAME,
         about=EXPERIMENT.question,
         sources=(RunSummary(name, facts, complete, " + ".join(datasets)),),
         tables=tuple(replace(table, source=source) for table in tables),
         conclusions=tuple(conclusions),
-        published=tuple(map(load_published().__getitem__, EXPERIMENT.published)),
+        published=tuple(load_published()[item] for item in EXPERIMENT.published),
     )
 
 
@@ -174,7 +173,7 @@ def places_table(recorded: Sequence[QuestionRankings], k: int = 16) -> Table:
     counts: dict[str, Counter[str]] = {}
     for rankings in recorded:
         documents = rankings.documents_read(k)
-        places = list(map(documents.index, filter(documents.__contains__, rankings.held)))
+        places = [documents.index(item) for item in rankings.held if item in documents]
         first, next_two, rest, missing, absent = columns
         if not places:
             column = missing if rankings.held else absent
@@ -190,7 +189,7 @@ def places_table(recorded: Sequence[QuestionRankings], k: int = 16) -> Table:
 
 def _count_rows(counts: Mapping[str, Counter[str]], columns: Sequence[str]) -> list[tuple[Cell, ...]]:
     """Return a row for each name with its counts in these columns."""
-    return [(name, *map(count.__getitem__, columns)) for name, count in counts.items()]
+    return [(name, *(count[column] for column in columns)) for name, count in counts.items()]
 
 
 def counts_table(recorded: Sequence[QuestionRankings]) -> Table:
@@ -265,7 +264,7 @@ def guards_table(
         for rule in rules:
             skipped: list[Cell] = []
             for part in (recorded, issues, gone):
-                verdicts = list(map(rule.agree, part))
+                verdicts = [rule.agree(item) for item in part]
                 skipped.append(preflight_rules.proportion(verdicts.count(True), len(verdicts) - verdicts.count(None)))
             rows.append((guard, str(rule), len(recorded), len(issues), len(gone), *skipped))
     counts = ("questions", "key not retrieved", "no key to find")

@@ -78,12 +78,12 @@ class PreflightCalibration:
     @property
     def held_out(self) -> preflight_rules.Confusion:
         """Matrix of the fitted rules."""
-        return preflight_rules.confusion(map(attrgetter("label", "fitted"), self.results))
+        return preflight_rules.confusion((result.label, result.fitted) for result in self.results)
 
     @property
     def papers(self) -> preflight_rules.Confusion:
         """Matrix of the papers' rule on the same questions."""
-        return preflight_rules.confusion(map(attrgetter("label", "papers"), self.results))
+        return preflight_rules.confusion((result.label, result.papers) for result in self.results)
 
     def at_recall(self, recall: float) -> preflight_rules.Confusion:
         """Return the matrix of the folds' signals under one threshold with at least this recall on all questions."""
@@ -122,7 +122,7 @@ def fit_rule(
     The default recall is that of the papers' rule on them. Of equal rules the one with the higher recall wins, then the
     earlier signal. Raises InputError without questions of both kinds, or where that recall is 0.
     """
-    labels = list(map(definition.label, recorded))
+    labels = [definition.label(item) for item in recorded]
     counts = Counter(labels)
     if not counts["issue"] or not counts["no-issue"]:
         raise InputError(
@@ -226,7 +226,7 @@ def signals_table(
     depth: int = 16,
 ) -> Table:
     """Build the table of each signal's ROC area, and its specificity at the recall of the papers' rule."""
-    labels = map(definition.label, recorded)
+    labels = (definition.label(item) for item in recorded)
     papers = preflight_rules.confusion(zip(labels, _papers_verdicts(recorded), strict=True))
     rows: list[tuple[Cell, ...]] = []
     for signal in SIGNALS:
@@ -265,7 +265,7 @@ def calibration_table(calibration: PreflightCalibration, k: int = 16, partition:
         row("fitted, at its recall", calibration.at_recall(papers.recall.value)),
     )
     requested = "that of the papers' rule" if calibration.recall is None else f"{calibration.recall:g}"
-    signals = Counter(map(str, map(attrgetter("signal"), calibration.folds)))
+    signals = Counter(str(fold.signal) for fold in calibration.folds)
     chosen = ", ".join(f"{name} ({times})" for name, times in signals.most_common())
     notes = (
         f"The issue: key document {calibration.definition.name}. Asked for: recall at least {requested}, on the "

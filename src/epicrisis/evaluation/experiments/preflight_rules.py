@@ -45,7 +45,7 @@ class Definition:
         if not rankings.held:
             return "no-key"
         documents = rankings.documents_read(self.k)
-        places = list(map(documents.index, filter(documents.__contains__, rankings.held)))
+        places = [documents.index(item) for item in rankings.held if item in documents]
         if not places:
             return "issue" if self.missing == "issue" else "not-retrieved"
         if self.gold == "all" and self.missing == "issue" and len(places) < len(rankings.held):

@@ -36,8 +36,8 @@ CHUNKS, NOTES = (5, 10, 15), (3, 5, 7)
 """The study's sizes: chunks, and whole parent notes."""
 MOST = max(CHUNKS)
 """Chunks that BriefContext reads."""
-_RAG_CHUNKS = tuple(map("rag-{}".format, CHUNKS))
-RETRIEVAL_ARMS = (FULL, *_RAG_CHUNKS, *map("rag-notes-{}".format, NOTES), BRIEF, BRIEF_RECORD)
+_RAG_CHUNKS = tuple(f"rag-{chunk}" for chunk in CHUNKS)
+RETRIEVAL_ARMS = (FULL, *_RAG_CHUNKS, *(f"rag-notes-{note}" for note in NOTES), BRIEF, BRIEF_RECORD)
 EXTRACTIVE_ARMS = (NONE, FULL, *_RAG_CHUNKS, BRIEF)
 BY = ("hybrid", "bm25", "dense", "splade")
 TIMELINE, RANKED = "timeline", "rank"
@@ -62,7 +62,7 @@ class Chart:
     def length(self) -> int:
         """Tokens of all notes: of Include All, without structured entries."""
         notes = {note.document_id for note in self.notes} - self.facts
-        return sum(map(self.tokens.__getitem__, notes))
+        return sum(self.tokens[note] for note in notes)
 
     @property
     def gold(self) -> frozenset[str]:
@@ -154,7 +154,7 @@ def check_arms(arms: Iterable[str]) -> None:
     for arm in map(_remove_facts, arms):
         match = _RAG.fullmatch(arm)
         modifiers = _split_modifiers(match["modifiers"]) if match else []
-        searches = list(filter(BY.__contains__, modifiers))
+        searches = [modifier for modifier in modifiers if modifier in BY]
         unknown = set(modifiers) - {*BY, TIMELINE, RANKED}
         if (arm not in names and match is None) or unknown or len(searches) > 1:
             raise InputError(
@@ -210,7 +210,7 @@ def _retrieval_overrides(
     match = _RAG.fullmatch(arm)
     assert match is not None
     n, modifiers = int(match["n"]), _split_modifiers(match["modifiers"])
-    by = next(filter(BY.__contains__, modifiers), BY[0])
+    by = next((modifier for modifier in modifiers if modifier in BY), BY[0])
     hidden: frozenset[str] = frozenset()
     if TIMELINE in modifiers:
         resolution = search.resolve_time(chart)
@@ -230,7 +230,9 @@ def _retrieval_overrides(
         # As in the product: if the notes of that time do not answer the question, the whole record is searched.
         overrides = replace(overrides, whole=retrieve(never))
     if RANKED in modifiers:
-        overrides = replace(overrides, about=tuple(filter(TIME_ORDER_STATEMENT.__ne__, overrides.about or ())))
+        overrides = replace(
+            overrides, about=tuple(item for item in overrides.about or () if item != TIME_ORDER_STATEMENT)
+        )
     return overrides
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from operator import attrgetter
 from typing import Any, TypeAlias
 
 from epicrisis.core.errors import InputError
@@ -67,10 +66,7 @@ _METRICS = {
 
 def _select_arms(cases: MeasuredByModel, keep: Callable[[Any], bool]) -> dict[str, list[MeasuredCase]]:
     """Return the cases whose arm is to be kept."""
-    selection: dict[str, list[MeasuredCase]] = {}
-    for model, of_model in cases.items():
-        selection[model] = [case for case in of_model if keep(case.condition.get("arm"))]
-    return selection
+    return {model: [case for case in of_model if keep(case.condition.get("arm"))] for model, of_model in cases.items()}
 
 
 def _group_rows(cases: MeasuredByModel, by: Sequence[str], baseline: str) -> list[measure_tables.MeasuredRow]:
@@ -191,7 +187,7 @@ def _describe_missing_measures(run: RecordedRun, cases: Sequence[MeasuredCase]) 
             f"{run.name}: these answers are not measured yet: `epicrisis grade run FOLDER --judge MODEL` with the "
             "run's folder, then `epicrisis report`."
         )
-    elif not any(name.startswith("judge-") for name in chain.from_iterable(map(attrgetter("values"), open_cases))):
+    elif not any(name.startswith("judge-") for name in chain.from_iterable(case.values for case in open_cases)):
         yield (
             f"{run.name}: no judge has graded these answers, so the study's Tables 6, 7 and 11 are missing: "
             "`epicrisis grade run FOLDER --judge MODEL --nli MODEL`."

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from itertools import chain
-from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -77,10 +76,10 @@ class QuestionRankings:
         """
         size = depth
         if self.count == "documents":
-            size = choose_pool_size(list(map(parse_document_id, map(itemgetter(0), self.dense))), depth)
-        pool = set(map(itemgetter(0), self.dense[:size]))
+            size = choose_pool_size([parse_document_id(item[0]) for item in self.dense], depth)
+        pool = {item[0] for item in self.dense[:size]}
         dense = self._in_units(_restrict(self.dense, pool))[:depth]
-        ids = set(map(itemgetter(0), dense))
+        ids = {item[0] for item in dense}
         bm25 = _restrict(self._in_units(_restrict(self.bm25, pool)), ids)
         rescored = None
         if self.reranked is not None:
@@ -106,7 +105,7 @@ class QuestionRankings:
             return list(self.read[:k])
         documents = list(map(parse_document_id, self.read))
         size = choose_pool_size(documents, k)
-        return list(map(self.read.__getitem__, chain.from_iterable(select_places(documents[:size], k))))
+        return [self.read[place] for place in chain.from_iterable(select_places(documents[:size], k))]
 
 
 def _restrict(ranking: ScoredIds, ids: set[str]) -> Scores:
@@ -164,7 +163,7 @@ def read_rankings(path: Path) -> tuple[Mapping[str, Any], tuple[QuestionRankings
     lines = list(read_stored_lines(path, RankingLine, CONTENT))
     if not lines:
         raise InputError(f"{path} is empty: record some rankings first")
-    by_question = dict(map(attrgetter("key", "rankings"), lines))
+    by_question = {line.key: line.rankings for line in lines}
     return lines[0].recipe, tuple(by_question.values())
 
 
@@ -209,7 +208,7 @@ def open_rankers(
             "library": library_search.library.manifest.library_id,
             "passages": library_search.library.count()[1],
             "encoder": library_search.library.manifest.encoder_fingerprint,
-            "fused": list(map(attrgetter("manifest.library_id"), library_search.others)),
+            "fused": [other.manifest.library_id for other in library_search.others],
             "reranker": None if name is None else strip_secrets(name),
             "guard": guard,
             "depth": depth,
@@ -258,7 +257,7 @@ def rank_question(question: Question, dataset: str, rankers: Rankers, scope: Sco
         key=question.key,
         dataset=dataset,
         dense=_scores(dense),
-        bm25=tuple(map(attrgetter("id", "score"), words)),
+        bm25=tuple((word.id, word.score) for word in words),
         reranked=None if rescored is None else _scores(rescored),
         read=ranking.ids,
         gold=question.gold_documents,
@@ -276,13 +275,13 @@ def _rerank(ranking: Ranking, question: Question, rankers: Rankers) -> Ranking |
 
 
 def _scores(ranking: Ranking) -> Scores:
-    return tuple(map(attrgetter("passage.id", "score"), ranking.hits))
+    return tuple((hit.passage.id, hit.score) for hit in ranking.hits)
 
 
 def _visible_gold(question: Question, scope: Scope, store: PassageStore) -> tuple[str, ...]:
     """Return the key documents that the library has and the scope shows, judged by their first passage."""
     present = store.content_hashes(question.gold_documents)
-    names = dict.fromkeys(filter(present.__contains__, question.gold_documents))
+    names = dict.fromkeys(document for document in question.gold_documents if document in present)
     return tuple(passage.document_id for passage in store.fetch(list(map("{}#0".format, names)), scope))
 
 

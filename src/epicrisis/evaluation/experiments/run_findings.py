@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +83,7 @@ def _experiment_findings(experiment: Experiment, runs: Sequence[RecordedRun]) ->
         notes += product((run.name,), describe_protocol(_arguments(run)))
         # Conflicts and cost are read from runs that place documents as well.
         places_documents |= run.manifest is not None and find_experiment(run.manifest.plan.name).places_documents
-    counts = Counter(map(itemgetter(1), notes))
+    counts = Counter(note[1] for note in notes)
     # With the name of the run where the protocols differ.
     remarks = dict.fromkeys(note if counts[note] == len(runs) else f"{name}: {note}" for name, note in notes)
     tables = experiment.tables(runs, (*remarks, *(PLACEMENT_NOTES if places_documents else ())))
@@ -92,10 +91,10 @@ def _experiment_findings(experiment: Experiment, runs: Sequence[RecordedRun]) ->
     return Findings(
         experiment=experiment.name,
         about=experiment.question,
-        sources=tuple(map(attrgetter("source"), runs)),
+        sources=tuple(run.source for run in runs),
         tables=tables,
         conclusions=(*warnings, *experiment.conclude(runs, tables)),
-        published=tuple(map(load_published().__getitem__, experiment.published)),
+        published=tuple(load_published()[item] for item in experiment.published),
     )
 
 
@@ -103,7 +102,7 @@ def _describe_unfinished(runs: Sequence[RecordedRun]) -> Iterator[str]:
     for run in runs:
         if run.manifest is None or run.manifest.complete:
             continue
-        states = Counter(map(str, map(attrgetter("answer.model_state"), run.records())))
+        states = Counter(str(record.answer.model_state) for record in run.records())
         cases = run.manifest.cases
         yield (
             f"{run.name} is not complete: of its {count_noun(cases, 'case')} {cases - states.total():,} "
@@ -117,7 +116,7 @@ def _describe_differences(runs: Sequence[RecordedRun]) -> Iterator[str]:
     """Yield the differences between runs, other than the model: they share tables, and are not compared."""
     first, *others = runs
     for other in others:
-        names = list(filter("model".__ne__, list_differences(first, other)))
+        names = [difference for difference in list_differences(first, other) if difference != "model"]
         if first.questions != other.questions:
             names.append("question set")
         one, two = (run.manifest and run.manifest.plan.sample for run in (first, other))
@@ -135,7 +134,7 @@ def _name_by_model(runs: Sequence[RecordedRun]) -> list[RecordedRun]:
     models: list[str] = []
     for run in runs:
         # The distinct answering models: an endpoint by its model's name, a file by its own.
-        names = list(map(str, map(itemgetter("name"), run.recipe.get("models", {}).values())))
+        names = [str(item["name"]) for item in run.recipe.get("models", {}).values()]
         short = dict.fromkeys(name.rpartition("#")[2].rpartition("/")[2] or name for name in names)
         models.append(" + ".join(short) or run.name)
     renamed: list[RecordedRun] = []

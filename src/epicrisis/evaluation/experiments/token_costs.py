@@ -215,15 +215,15 @@ def measured_table(cases: Sequence[CaseCost], source: str = "") -> Table:
     """Build the table of each arm's cost per question, and its input beyond plain RAG's where both are counted."""
     rows: list[tuple[Cell, ...]] = []
     for (arm, k), of_arm in group_by(cases, attrgetter("arm", "k")).items():
-        counted = list(filter(attrgetter("counted"), of_arm))
-        flags = sum(map(attrgetter("repeated"), counted)), sum(map(attrgetter("skipped"), of_arm))
+        counted = [item for item in of_arm if item.counted]
+        flags = sum(item.repeated for item in counted), sum(item.skipped for item in of_arm)
         seconds, cost = _means(counted, _CHARGES)
         charges = seconds, None if cost.unscored == len(counted) else cost
         extra = None
         ours, rivals = ([], []) if arm == RAG else _twins(cases, arm, k)
         if ours:
-            inputs = map(attrgetter("total.input"), ours), map(attrgetter("total.input"), rivals)
-            extra = estimate_mean(list(map(sub, *inputs)), list(map(attrgetter("question"), ours)), shares=False)
+            inputs = (case.total.input for case in ours), (case.total.input for case in rivals)
+            extra = estimate_mean(list(map(sub, *inputs)), [case.question for case in ours], shares=False)
         counts = (len(of_arm), len(of_arm) - len(counted), *flags)
         rows.append((arm, k, *counts, *_means(counted, _TOTALS), *charges, extra))
     counts_of = ("cases", "not counted", "asked again", "from one prompt")
@@ -231,12 +231,12 @@ def measured_table(cases: Sequence[CaseCost], source: str = "") -> Table:
     return Table("What it took", columns, tuple(rows), _MEASURED_NOTES, source)
 
 
-_TOTALS = tuple(map("total.{}".format, _TOKENS))
+_TOTALS = tuple(f"total.{token}" for token in _TOKENS)
 
 
 def _means(cases: Sequence[CaseCost], names: Iterable[str]) -> list[Mean]:
     """Return the means of attributes (`seconds`, `total.input`) over the cases, clustered by question."""
-    questions = list(map(attrgetter("question"), cases))
+    questions = [case.question for case in cases]
     return [estimate_mean(list(map(attrgetter(name), cases)), questions, shares=False) for name in names]
 
 
@@ -274,12 +274,12 @@ def prediction_table(cases: Sequence[CaseCost], source: str = "") -> Table:
 
     It covers the cases that both answered by plain calls.
     """
-    closed = list(filter(attrgetter("plain"), group_by(cases, attrgetter("arm")).get(CLOSED_BOOK, ())))
+    closed = [item for item in group_by(cases, attrgetter("arm")).get(CLOSED_BOOK, ()) if item.plain]
     rows: list[tuple[Cell, ...]] = []
     shapes, lacking = [], []
     for k in dict.fromkeys(case.k for case in cases if case.arm in (BRIEF_CONTEXT, RAG)):
         ours, rivals = _twins(cases, BRIEF_CONTEXT, k, "plain")
-        if not closed or all(map(attrgetter("skipped"), ours)):
+        if not closed or all(case.skipped for case in ours):
             lacking.append(_LACKING if k is None else f"k = {k}: {_LACKING}")
             continue
         shape = mean_shape(ours, rivals, closed)
@@ -306,10 +306,10 @@ def mean_shape(ours: Sequence[CaseCost], rivals: Sequence[CaseCost], closed: Seq
     Plain RAG's and closed book's prompts (instruction and question alone) give the tokens, BriefContext's map calls the
     parts.
     """
-    instruction = fmean(map(attrgetter("single.input"), closed))
-    context = fmean(map(attrgetter("single.input"), rivals)) - instruction
+    instruction = fmean(item.single.input for item in closed)
+    context = fmean(rival.single.input for rival in rivals) - instruction
     parts = fmean(case.maps.calls for case in ours if not case.skipped)
-    return PromptShape(context, instruction, fmean(map(attrgetter("single.output"), rivals)), parts)
+    return PromptShape(context, instruction, fmean(rival.single.output for rival in rivals), parts)
 
 
 def _predicted_rows(
@@ -343,7 +343,7 @@ def _predicted_rows(
         predict("and a prefix cache", map_reduce_tokens(shape, prefix_cache=True)),
         measure("read in parts", list(filterfalse(attrgetter("skipped"), ours))),
     ]
-    skipped = fmean(map(attrgetter("skipped"), checked))
+    skipped = fmean(item.skipped for item in checked)
     if skipped:
         what = f"and preflight, {100 * skipped:.1f} % from one prompt"
         rows.append(predict(what, preflight_tokens(shape, skipped, prefix_cache=True)))
@@ -352,7 +352,7 @@ def _predicted_rows(
 
 
 def _mean_tokens(cases: Sequence[CaseCost]) -> TokenTotals:
-    return sum(map(attrgetter("total"), cases), NO_TOKENS) * (1 / len(cases))
+    return sum((case.total for case in cases), NO_TOKENS) * (1 / len(cases))
 
 
 def _token_kinds(tokens: TokenTotals) -> npt.NDArray[np.float64]:
@@ -365,7 +365,7 @@ def _rates(cases: Sequence[CaseCost], name: str) -> npt.NDArray[np.float64] | No
     charges = list(map(attrgetter(name), cases))
     if None in charges:
         return None
-    fresh, cached, output = np.array(list(map(_token_kinds, map(attrgetter("total"), cases)))).T
+    fresh, cached, output = np.array([_token_kinds(case.total) for case in cases]).T
     columns = [fresh, cached, output] if cached.any() else [fresh, output]
     rates, _, rank, _ = np.linalg.lstsq(np.stack(columns, axis=1), np.array(charges), rcond=None)
     if rank < len(columns):

@@ -17,7 +17,6 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +143,7 @@ def make_pairs(records: Iterable[RunRecord], arms: tuple[str, str], seed: int) -
             )
         # Traces are not kept: those of thousands of answers would fill the memory.
         answers[key][arm] = replace(record.answer, trace=(), partials=())
-        writers |= dict.fromkeys(map(itemgetter("name"), record.recipe["models"].values()))
+        writers |= dict.fromkeys(item["name"] for item in record.recipe["models"].values())
     missing = sorted(set(arms).difference(*answers.values()), key=arms.index)
     if missing:
         raise InputError(f"no record of {' and '.join(missing)}: name runs of both {' and '.join(arms)}")
@@ -180,8 +179,8 @@ def _pair_answers(
         seed=seed,
         writers=writers,
         patients=any(a.question.patient is not None for by_arm in answers.values() for a in by_arm.values()),
-        first=dict(zip(map(attrgetter("id"), pairs.values()), map(first.__getitem__, pairs), strict=True)),
-        questions=dict(zip(map(attrgetter("id"), pairs.values()), pairs, strict=True)),
+        first=dict(zip((pair.id for pair in pairs.values()), (first[pair] for pair in pairs), strict=True)),
+        questions=dict(zip((pair.id for pair in pairs.values()), pairs, strict=True)),
         same=tuple(same),
         left_out=left_out,
         categories={key: category for key, category in categories.items() if category},
@@ -255,7 +254,7 @@ def read_pairs(folder: Path) -> BlindPairs:
         ) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise changed from None
-    complete = key.first.keys() == set(map(attrgetter("id"), pairs))
+    complete = key.first.keys() == {pair.id for pair in pairs}
     if not complete or any(_pair_id(key.seed, p.question, p.first, p.second) != p.id for p in pairs):
         raise changed
     return BlindPairs(tuple(pairs), key)
@@ -271,7 +270,7 @@ def check_format(path: Path, version: object) -> None:
 
 def parse_pair(row: Mapping[str, str]) -> BlindPair:
     """Return the pair of a JSON object. Raises KeyError for a missing field."""
-    return BlindPair(*map(row.__getitem__, _FIELDS))
+    return BlindPair(*(row[field] for field in _FIELDS))
 
 
 def parse_key(values: Mapping[str, Any]) -> BlindingKey:

@@ -172,14 +172,14 @@ async def calibrate_grader(
     grades: dict[str, dict[str, float]] = defaultdict(dict)
     for measurer in measurers:
         store = open_measure_store(folder, measurer)
-        async for measurement in measure_answers(map(attrgetter("answer"), summaries), measurer, store):
+        async for measurement in measure_answers((summary.answer for summary in summaries), measurer, store):
             on_grade(measurement)
         usage += store.usage
         for key, measurement in read_measurements(folder / store_name(measurer.name))[1].items():
             grades[key] |= measurement.values
     preferences = preference_grader(client)
     pair_store = open_preference_store(folder / _PAIRS, preferences)
-    async for grade in grade_pairs(map(attrgetter("pair"), pairs), preferences, pair_store):
+    async for grade in grade_pairs((pair.pair for pair in pairs), preferences, pair_store):
         on_grade(grade)
     parts = {"all": list(pairs), **group_by(pairs, attrgetter("subset"))} if pairs else {}
     calibration = GraderCalibration(
@@ -203,7 +203,7 @@ def compare_grades(
 ) -> tuple[HumanAgreement, ...]:
     """Return the agreement of the judge's grades, by summary and metric, with people, without aspects not graded."""
     metrics = set().union(*grades.values())
-    conversations = list(map(attrgetter("conversation"), summaries))
+    conversations = [summary.conversation for summary in summaries]
     agreements = []
     for aspect, rate_name, less_is_better in _RATES:
         metric = metric_name(f"judge-{aspect}", model)
@@ -287,7 +287,7 @@ def calibration_tables(calibration: GraderCalibration) -> tuple[Table, ...]:
         Table(f"{title}: grades", _GRADE_COLUMNS, tuple(grade_rows), _GRADE_NOTES),
         Table(f"{title}: choices", _CHOICE_COLUMNS, tuple(choice_rows), _CHOICE_NOTES),
     )
-    return tuple(filter(attrgetter("rows"), tables))
+    return tuple(table for table in tables if table.rows)
 
 
 def calibration_folder(home: Path, model: str) -> Path:

@@ -14,7 +14,6 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequenc
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, combinations, filterfalse
-from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias, get_args
 
@@ -138,11 +137,7 @@ class JudgeGrades:
     @property
     def verdicts(self) -> dict[str, CorrectnessVerdict]:
         """The verdicts by case key, for replies that could be read."""
-        verdicts: dict[str, CorrectnessVerdict] = {}
-        for key, grade in self.grades.items():
-            if grade.verdict is not None:
-                verdicts[key] = grade.verdict
-        return verdicts
+        return {key: grade.verdict for key, grade in self.grades.items() if grade.verdict is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +219,7 @@ def grade_cases(
             case.key, case.digest, grade.state, grade.value, grade.reason, grade.failure, grade.usage
         )
 
-    gradable = filter(attrgetter("gradable"), cases)
+    gradable = (case for case in cases if case.gradable)
     missing = list(filterfalse(lambda case: store.is_done(case.key), gradable))
     return grade_all(missing, grade_case, store, grader.client.concurrency)
 
@@ -266,14 +261,11 @@ def read_correctness_verdicts(run: Path) -> dict[str, CorrectnessVerdict | None]
     The verdict is None if there is none, or if the case is not gradable. Raises InputError.
     """
     correctness = read_correctness(run)
-    verdicts: dict[str, CorrectnessVerdict | None] = {}
-    for case in correctness.cases:
-        verdicts[case.key] = correctness.verdict(case.key) if case.gradable else None
-    return verdicts
+    return {case.key: correctness.verdict(case.key) if case.gradable else None for case in correctness.cases}
 
 
 def _check_subjects(path: Path, grades: Iterable[CorrectnessGrade], cases: Iterable[OpenCase]) -> None:
-    digests = dict(map(attrgetter("key", "digest"), filter(attrgetter("gradable"), cases)))
+    digests = {case.key: case.digest for case in cases if case.gradable}
     if others := sum(digests.get(grade.key) != grade.digest for grade in grades):
         raise InputError(
             f"{path} holds {count_noun(others, 'grade')} of other answers: choose another file, or their run"
@@ -314,7 +306,7 @@ def correctness_tables(runs: Mapping[str, CorrectnessGrades]) -> tuple[Table, ..
     """
     conditions = _varying_conditions(runs)
     tables = [_endings_table(runs, conditions)]
-    if any(map(attrgetter("judges"), runs.values())):
+    if any(run.judges for run in runs.values()):
         tables.append(_grades_table(runs, conditions))
     if _have_several_judges(runs):
         tables.append(_agreement_table(runs))
@@ -342,8 +334,8 @@ def correctness_conclusions(runs: Mapping[str, CorrectnessGrades]) -> tuple[str,
 
 def correctness_remarks(grades: CorrectnessGrades, judge: str | None = None) -> tuple[str, ...]:
     """Return notes for tables of right and wrong answers from `grades.outcomes(judge)`."""
-    gradable = list(filter(attrgetter("gradable"), grades.cases))
-    verdicts = Counter(map(partial(grades.verdict, judge=judge), map(attrgetter("key"), gradable)))
+    gradable = [case for case in grades.cases if case.gradable]
+    verdicts = Counter(map(partial(grades.verdict, judge=judge), (item.key for item in gradable)))
     return (
         f"Right: marked correct against the reference by {judge or _judges_name(grades)}. Of "
         f"{count_noun(len(gradable), 'answer')}, "
@@ -381,7 +373,7 @@ def _have_several_judges(runs: Mapping[str, CorrectnessGrades]) -> bool:
 
 
 def _varying_conditions(runs: Mapping[str, CorrectnessGrades]) -> tuple[str, ...]:
-    return find_varying_conditions(map(attrgetter("outcome"), grades.cases) for grades in runs.values())
+    return find_varying_conditions((case.outcome for case in grades.cases) for grades in runs.values())
 
 
 def _strata(
@@ -402,22 +394,24 @@ def _strata(
 
     for model, grades in runs.items():
         cases = sorted(grades.cases, key=place)
-        for labels, stratum in group_by(cases, lambda case: tuple(map(case.outcome.condition.get, names))).items():
+        for labels, stratum in group_by(
+            cases, lambda case: tuple(case.outcome.condition.get(name) for name in names)
+        ).items():
             yield (model, *labels), replace(grades, cases=tuple(stratum))
 
 
 def _endings_table(runs: Mapping[str, CorrectnessGrades], conditions: Sequence[str]) -> Table:
-    cases = chain.from_iterable(map(attrgetter("cases"), runs.values()))
+    cases = chain.from_iterable(run.cases for run in runs.values())
     states = list(STATES)
-    if "over-window" not in map(attrgetter("outcome.state"), cases):
+    if "over-window" not in (case.outcome.state for case in cases):
         states.remove("over-window")
     rows: list[tuple[Cell, ...]] = []
     for labels, grades in _strata(runs, conditions):
-        counts = Counter(map(attrgetter("outcome.state"), grades.cases))
-        without_reference = [*map(attrgetter("reference"), grades.cases)].count(None)
-        words = [len(case.answer.split()) for case in filter(attrgetter("gradable"), grades.cases)]
+        counts = Counter(case.outcome.state for case in grades.cases)
+        without_reference = [*(case.reference for case in grades.cases)].count(None)
+        words = [len(case.answer.split()) for case in grades.cases if case.gradable]
         length = sum(words) / len(words) if words else None
-        rows.append((*labels, len(grades.cases), *map(counts.__getitem__, states), without_reference, length))
+        rows.append((*labels, len(grades.cases), *(counts[state] for state in states), without_reference, length))
     columns = ("model", *conditions, "asked", *states, "without a reference", "words of an answer")
     note = "Questions without options. An answer without a reference, and a question without an answer, is not marked."
     return Table("How the open questions ended", columns, tuple(rows), (note,))
@@ -426,13 +420,13 @@ def _endings_table(runs: Mapping[str, CorrectnessGrades], conditions: Sequence[s
 def _grades_table(runs: Mapping[str, CorrectnessGrades], conditions: Sequence[str]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for labels, grades in _strata(runs, conditions):
-        keys = list(map(attrgetter("key"), filter(attrgetter("gradable"), grades.cases)))
+        keys = [case.key for case in grades.cases if case.gradable]
         for name, judge in grades.judges.items():
             states = Counter(judge.grades[key].state if key in judge.grades else "" for key in keys)
             gaps = None, states["unparsed"], states["failed"], states[""]
             rows.append((*labels, name, *_verdict_cells(grades, name, keys), *gaps))
         if len(grades.judges) > 1:
-            undecided = [*map(grades.verdict, keys)].count(None)
+            undecided = [*(grades.verdict(key) for key in keys)].count(None)
             cells = _verdict_cells(grades, None, keys)
             rows.append((*labels, _judges_name(grades), *cells, undecided, None, None, None))
     shares = (SHARE, OF_DECIDED)
@@ -447,7 +441,7 @@ def _verdict_cells(grades: CorrectnessGrades, judge: str | None, keys: Sequence[
     counts = Counter(map(partial(grades.verdict, judge=judge), keys))
     right = correct_share(grades, "right", judge)
     right_of_answered = correct_share(grades, "right-of-answered", judge)
-    return (right, right_of_answered, *map(counts.__getitem__, VERDICTS))
+    return (right, right_of_answered, *(counts[verdict] for verdict in VERDICTS))
 
 
 def correct_share(grades: CorrectnessGrades, measure: AccuracyMeasure, judge: str | None = None) -> Mean | None:
@@ -460,7 +454,7 @@ def _agreement_table(runs: Mapping[str, CorrectnessGrades]) -> Table:
     """Return the agreement of each two judges of a run, and of all of them if there are more."""
     agreements: list[tuple[str, str, RaterAgreement]] = []
     for model, grades in runs.items():
-        questions = dict(map(attrgetter("key", "outcome.question"), grades.cases))
+        questions = {case.key: case.outcome.question for case in grades.cases}
         groups: list[tuple[str, ...]] = [*combinations(grades.judges, 2)]
         if len(grades.judges) > 2:
             groups.append(tuple(grades.judges))

@@ -70,7 +70,7 @@ def _missing_table(rows: Sequence[MeasuredRow]) -> Table:
     differences: list[Difference | None] = []
     for row in rows:
         missing = [case for case in row.cases if case.unanswerable]
-        clusters = dict(map(attrgetter("question", "cluster"), row.cases))
+        clusters = {case.question: case.cluster for case in row.cases}
         one, two = (mean_by(side, attrgetter("question"), _abstained_rightly) for side in (row.cases, row.against))
         differences.append(paired_difference(one, two, clusters) if one.keys() & two.keys() else None)
         figures = _mean(row.cases, _abstained_rightly), len(row.cases) - len(missing)
@@ -82,7 +82,7 @@ def _missing_table(rows: Sequence[MeasuredRow]) -> Table:
 
 def _mean(cases: MeasuredCases, score: Callable[[MeasuredCase], float | None]) -> Cell:
     scores = list(map(score, cases))
-    return None if scores.count(None) == len(scores) else estimate_mean(scores, list(map(attrgetter("cluster"), cases)))
+    return None if scores.count(None) == len(scores) else estimate_mean(scores, [case.cluster for case in cases])
 
 
 def _computed_table(rows: Sequence[MeasuredRow]) -> Table:
@@ -93,6 +93,6 @@ def _computed_table(rows: Sequence[MeasuredRow]) -> Table:
         kinds = dict.fromkeys(sorted(case.category for case in graded))
         for kind in (*kinds, "all") if graded else ():
             grades = Counter(case.computed for case in graded if kind in ("all", case.category))
-            lines.append((*row.labels, kind, grades.total(), *map(grades.__getitem__, COMPUTED_GRADES)))
+            lines.append((*row.labels, kind, grades.total(), *(grades[grade] for grade in COMPUTED_GRADES)))
     columns = (*_LABELS, "category", "cases", *COMPUTED_GRADES)
     return Table("Computed answers", columns, tuple(lines), _COMPUTED_NOTES)

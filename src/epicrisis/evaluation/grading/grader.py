@@ -173,7 +173,7 @@ class GradeStore(JsonlStore[GradeLine[G]], Generic[G]):
     @property
     def grades(self) -> dict[Hashable, G]:
         """The last grade of each subject."""
-        return dict(zip(self.lines, map(attrgetter("grade"), self.lines.values()), strict=True))
+        return dict(zip(self.lines, (line.grade for line in self.lines.values()), strict=True))
 
     def add(self, grade: G) -> None:
         """Append a grade. It is on the disk when this returns."""
@@ -187,7 +187,7 @@ class GradeStore(JsonlStore[GradeLine[G]], Generic[G]):
     @property
     def failed(self) -> int:
         """The number of grades to be repeated."""
-        return [*map(attrgetter("grade.state"), self.lines.values())].count("failed")
+        return [*(line.grade.state for line in self.lines.values())].count("failed")
 
 
 async def grade_all(

@@ -116,7 +116,7 @@ def sample_items(items: Sequence[T], n: int | None, seed: int) -> tuple[T, ...]:
     if n is None or n >= len(items):
         return tuple(items)
     places = sorted(range(len(items)), key=lambda place: hashlib.sha256(f"{seed}:{place}".encode()).digest())
-    return tuple(map(items.__getitem__, sorted(places[:n])))
+    return tuple(items[place] for place in sorted(places[:n]))
 
 
 def _read_csv(path: Path) -> list[dict[str, str]]:

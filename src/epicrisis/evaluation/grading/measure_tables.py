@@ -102,7 +102,7 @@ def _base_name(metric: str) -> str:
 
 def list_metrics(cases: Iterable[MeasuredCase]) -> tuple[str, ...]:
     """Return the metrics of the cases, those that arms are tested by first."""
-    metrics = set(chain.from_iterable(map(attrgetter("values"), cases))).difference(FROM_RECORD)
+    metrics = set(chain.from_iterable(case.values for case in cases)).difference(FROM_RECORD)
     return tuple(sorted(sorted(metrics), key=_preference))
 
 
@@ -120,13 +120,13 @@ def select_measures(row: MeasuredRow) -> tuple[str, ...]:
     for metric in list_metrics(chain(row.cases, row.against)):
         if _preference(metric) < len(PRIMARY) and _is_scored(row.cases, metric) and _is_scored(row.against, metric):
             measures.setdefault(metric == ACCURACY, metric)
-    return tuple(map(measures.__getitem__, sorted(measures, reverse=True)))
+    return tuple(measures[measure] for measure in sorted(measures, reverse=True))
 
 
 def _is_scored(cases: MeasuredCases, metric: str) -> bool:
     """Return False if there are answers, but none has a value: the mean would be of cases without an answer only."""
     answers = _applicable_answers(cases, metric)
-    return not answers or metric in chain.from_iterable(map(attrgetter("values"), answers))
+    return not answers or metric in chain.from_iterable(answer.values for answer in answers)
 
 
 def _applicable_answers(cases: MeasuredCases, metric: str) -> list[MeasuredCase]:
@@ -148,7 +148,7 @@ def metrics_table(
 ) -> Table:
     """Return a table with one line per row: how its cases ended, every metric, the evidence, and the difference to the
     baseline by the first metric of PRIMARY."""
-    metrics = list_metrics(chain.from_iterable(map(attrgetter("cases"), rows)))
+    metrics = list_metrics(chain.from_iterable(row.cases for row in rows))
     figures: list[_RowFigures] = []
     for row in rows:
         means: list[Cell] = []
@@ -182,7 +182,7 @@ def _build_table(
         first, second = (mean_by(side, attrgetter("question"), score) for side in (cases, line.row.against))
         difference: Difference | None = None
         if first.keys() & second.keys():
-            difference = paired_difference(first, second, dict(map(attrgetter("question", "cluster"), cases)))
+            difference = paired_difference(first, second, {case.question: case.cluster for case in cases})
         differences.append(difference)
         optional[BOUNDS].append(_bound_difference(line.row, line.measures))
         unscored: list[str] = []
@@ -194,13 +194,13 @@ def _build_table(
         optional[ABSTAINED].append(_mean(cases, lambda case: case.values.get("abstained-rightly")))
         optional[RECALL].append(_mean(cases, lambda case: case.values.get("evidence-recall")))
         # Patients are counted only if every question is about one.
-        by_patient = difference is not None and all(map(attrgetter("patient"), cases))
+        by_patient = difference is not None and all(case.patient for case in cases)
         optional[PATIENTS_COLUMN].append(difference.clusters if difference is not None and by_patient else None)
     columns = {name: cells for name, cells in optional.items() if cells.count(None) < len(cells)}
     rows: list[tuple[Cell, ...]] = []
     for line, *cells in zip(figures, *columns.values(), strict=True):
-        endings = Counter(map(attrgetter("ending"), line.row.cases))
-        counts = (len(line.row.cases), *map(endings.__getitem__, ENDINGS))
+        endings = Counter(case.ending for case in line.row.cases)
+        counts = (len(line.row.cases), *(endings[ending] for ending in ENDINGS))
         rows.append((*line.row.labels, *counts, *line.figures, *cells, " and ".join(line.measures) or None))
     notes = list(NOTES)
     if UNSCORED in columns:
@@ -243,7 +243,7 @@ def _first_score(case: MeasuredCase, measures: Sequence[str]) -> float | None:
 
 def _mean(cases: MeasuredCases, score: Callable[[MeasuredCase], float | None]) -> Cell:
     """Return the mean score, or None if no case has one."""
-    scores, clusters = list(map(score, cases)), list(map(attrgetter("cluster"), cases))
+    scores, clusters = list(map(score, cases)), [case.cluster for case in cases]
     if scores.count(None) == len(scores):
         return None
     return estimate_mean(scores, None if len(set(clusters)) == len(clusters) else clusters)
@@ -280,10 +280,7 @@ def _split_sets(runs: Mapping[str, MeasuredCases]) -> Iterator[tuple[str, Cell, 
     """Yield the model, name and cases of each set of each run, and the tokens of its patients' records."""
     for model, cases in runs.items():
         for (name,), part in group_cases(cases, ("set",)).items():
-            tokens: dict[str, int] = {}
-            for case in part:
-                if "tokens" in case.condition:
-                    tokens[case.patient or ""] = int(case.condition["tokens"])
+            tokens = {case.patient or "": int(case.condition["tokens"]) for case in part if "tokens" in case.condition}
             yield model, name, part, tokens
 
 
@@ -299,7 +296,7 @@ def lengths_table(runs: Mapping[str, MeasuredCases], remarks: Sequence[str] = ()
             patients = [patient for patient in tokens if bin_name in ("all", bins.get(patient))]
             questions = {case.question for case in cases if case.patient in patients}
             if patients:
-                lengths = list(map(tokens.__getitem__, patients))
+                lengths = [tokens[patient] for patient in patients]
                 figures = (min(lengths), round(median(lengths)), round(fmean(lengths)), max(lengths))
                 rows.append((model, name, bin_name, len(questions), len(patients), *figures))
     columns = ("model", "set", "bin", "questions", "patients", "shortest", "median", "mean", "longest")
@@ -313,7 +310,7 @@ def distribution_table(runs: Mapping[str, MeasuredCases]) -> Table:
     ends = [250 << step for step in range(16)]
     rows: list[tuple[Cell, ...]] = []
     for model, name, _, tokens in _split_sets(runs):
-        lengths = filter(ends[-1].__ge__, tokens.values())
+        lengths = (token for token in tokens.values() if ends[-1] >= token)
         steps_of_patients = Counter(map(partial(bisect_left, ends), lengths))
         if steps_of_patients:
             for step in range(min(steps_of_patients), max(steps_of_patients) + 1):

@@ -12,7 +12,6 @@ import math
 import re
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -276,13 +275,13 @@ def _record_values(answer: ScoredAnswer) -> dict[str, float]:
     elif answer.right is not None:
         values["accuracy"] = float(answer.right)
     if answer.searched and answer.ending not in ("over-window", "failed"):
-        places = list(map(attrgetter("document_id", "start", "end"), answer.given))
+        places = [(item.document_id, item.start, item.end) for item in answer.given]
         recall = evidence_recall(places, answer.evidence, len(places))
         if recall is not None:
             values["evidence-recall"] = recall
     if answer.cites_evidence is not None:
         values["evidence"] = float(answer.cites_evidence)
     if answer.ending == "answered" and answer.citations:
-        verified = sum(map(attrgetter("verified"), answer.citations))
+        verified = sum(citation.verified for citation in answer.citations)
         values["citations-verified"] = verified / len(answer.citations)
     return values

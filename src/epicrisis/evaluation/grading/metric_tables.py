@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, combinations, filterfalse, islice
-from operator import attrgetter, gt, itemgetter
+from operator import gt
 
 import numpy as np
 
@@ -54,7 +54,7 @@ def agreement_tables(cases: MeasuredCases) -> tuple[Table, ...]:
         for make_table in (contradiction_table, judge_disagreement_table, missed_table, numbers_table):
             table = make_table(part)
             tables.append(replace(table, title=f"{table.title}{after}"))
-    return tuple(filter(attrgetter("rows"), tables))
+    return tuple(table for table in tables if table.rows)
 
 
 def split_populations(cases: Iterable[MeasuredCase]) -> dict[str, list[MeasuredCase]]:
@@ -87,7 +87,7 @@ def long_and_right(cases: Iterable[MeasuredCase], judge: str) -> list[MeasuredCa
 
 def list_metrics(cases: Iterable[MeasuredCase]) -> tuple[str, ...]:
     """Return the names of all metrics of the cases, sorted, without accuracy and the values from the record alone."""
-    names = set(chain.from_iterable(map(attrgetter("values"), cases)))
+    names = set(chain.from_iterable(case.values for case in cases))
     return tuple(sorted(names.difference(FROM_RECORD, (ACCURACY,))))
 
 
@@ -118,7 +118,7 @@ def correlation_tables(
     matrix_rows: list[tuple[Cell, ...]] = []
     for metric, values in scores.items():
         unscored = values.count(None)
-        matrix_rows.append((metric, len(values) - unscored, unscored, *map(matrix[metric].__getitem__, scores)))
+        matrix_rows.append((metric, len(values) - unscored, unscored, *(matrix[metric][score] for score in scores)))
     name = "Spearman's rho" if coefficient == "spearman" else coefficient
     note = f"{name}; the study does not say which coefficient its figures show. None where a metric has but one value."
     columns = ("metric", "other", "n", "clusters", "not scored by both", name, "interval")
@@ -135,11 +135,11 @@ def _scored_by(cases: MeasuredCases, *metrics: str) -> list[MeasuredCase]:
 
 
 def _values(cases: MeasuredCases, metric: str) -> list[float]:
-    return list(map(itemgetter(metric), map(attrgetter("values"), cases)))
+    return [item[metric] for item in (case.values for case in cases)]
 
 
 def _clusters(cases: MeasuredCases) -> list[str]:
-    return list(map(attrgetter("cluster"), cases))
+    return [case.cluster for case in cases]
 
 
 def _above(cases: MeasuredCases, metric: str) -> list[MeasuredCase]:
@@ -170,15 +170,13 @@ def contradiction_table(cases: MeasuredCases) -> Table:
 
 def _share(part: MeasuredCases, cases: MeasuredCases) -> Mean | None:
     """Return the share of the cases that are in the part, or None without cases."""
-    keys = set(map(attrgetter("key"), part))
+    keys = {item.key for item in part}
     return estimate_mean([float(case.key in keys) for case in cases], _clusters(cases)) if cases else None
 
 
 def _examples(cases: MeasuredCases) -> str:
     """Return the ids of the first EXAMPLES questions."""
-    ids: dict[str, None] = {}
-    for case in cases:
-        ids[case.question.rpartition(":")[0] or case.question] = None
+    ids = {case.question.rpartition(":")[0] or case.question: None for case in cases}
     return ", ".join(islice(ids, EXAMPLES))
 
 
@@ -194,7 +192,7 @@ def judge_disagreement_table(cases: MeasuredCases) -> Table:
         rows.append((metric_model(first), metric_model(second), *counts, _examples(apart)))
         difference: Difference | None = None
         if both:
-            keys, clusters = list(map(attrgetter("key"), both)), dict(map(attrgetter("key", "cluster"), both))
+            keys, clusters = [item.key for item in both], {item.key: item.cluster for item in both}
             one, other = (dict(zip(keys, _values(both, judge), strict=True)) for judge in (first, second))
             difference = paired_difference(one, other, clusters)
         differences.append(difference)
@@ -274,7 +272,7 @@ def ordered_pair_share(right: Sequence[float], wrong: Sequence[float]) -> float 
 
 def overview_table(cases: MeasuredCases) -> Table:
     """Return the mean of every metric over the answered cases, and why some have none."""
-    answers = [*map(attrgetter("ending"), cases)].count("answered")
+    answers = [*(case.ending for case in cases)].count("answered")
     open_cases = open_answers(cases)
     rows: list[tuple[Cell, ...]] = []
     for metric in list_metrics(open_cases):
@@ -294,6 +292,6 @@ def overview_table(cases: MeasuredCases) -> Table:
 
 def count_endings(cases: MeasuredCases) -> Iterator[tuple[str, int]]:
     """Yield how many cases ended in each way, without zeros."""
-    counts = Counter(map(attrgetter("ending"), cases))
-    for ending in filter(counts.__getitem__, ENDINGS):
+    counts = Counter(case.ending for case in cases)
+    for ending in (item for item in ENDINGS if counts[item]):
         yield ending, counts[ending]

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import filterfalse, product
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -132,11 +131,11 @@ def read_pair_verdicts(path: Path, pairs: Sequence[BlindPair]) -> tuple[dict[str
     Raises InputError if the file holds anything else, grades of several judges, or grades of other pairs.
     """
     recipe, grades = read_grades(path, _PairLine)
-    if set(map(attrgetter("pair"), grades.values())).difference(map(attrgetter("id"), pairs)):
+    if {grade.pair for grade in grades.values()}.difference(pair.id for pair in pairs):
         raise InputError(f"{path} holds verdicts on other pairs: give the folder of the judged pairs")
     verdicts = {}
     for pair in pairs:
-        original, swapped = map(grades.get, product((pair.id,), ORDERS))
+        original, swapped = (grades.get(pair) for pair in product((pair.id,), ORDERS))
         if original is not None and swapped is not None:
             verdicts[pair.id] = PairVerdict(original, swapped)
     return recipe, verdicts

@@ -14,7 +14,6 @@ import io
 import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict
-from operator import attrgetter
 from pathlib import Path
 from typing import Annotated
 
@@ -123,7 +122,7 @@ def read_review(path: Path) -> tuple[BlindPairs, tuple[HumanVerdict, ...]]:
 
 def _check_ids(pairs: Sequence[BlindPair], ids: Collection[str], verdicts: Sequence[HumanVerdict]) -> None:
     """Raise ValueError unless pairs, key and verdicts are of one review, with one verdict of a reviewer on a pair."""
-    pair_ids = set(map(attrgetter("id"), pairs))
+    pair_ids = {pair.id for pair in pairs}
     subjects = {(verdict.pair, verdict.reviewer) for verdict in verdicts}
     if pair_ids != set(ids) or len(pair_ids) < len(pairs) or len(subjects) < len(verdicts):
         raise ValueError("an id occurs twice or is missing")

@@ -97,7 +97,7 @@ class ScoredAnswer:
     @property
     def cited(self) -> tuple[Passage, ...]:
         """The passages in the prompt that the answer cites."""
-        ids = set(map(attrgetter("passage_id"), self.citations))
+        ids = {citation.passage_id for citation in self.citations}
         return tuple(passage for passage in self.given if passage.id in ids)
 
     @property
@@ -214,7 +214,7 @@ class NoteTexts:
         if patient != self._patient:
             # The prompt may have held a whole note, which no library stores as one passage.
             notes = restore_notes(self._store.fetch_record(Scope(patient=patient)))
-            self._patient, self._notes = patient, dict(zip(map(attrgetter("document_id"), notes), notes, strict=True))
+            self._patient, self._notes = patient, dict(zip((note.document_id for note in notes), notes, strict=True))
         note = self._notes.get(passage.document_id)
         if note is None or not note.start <= passage.start <= passage.end <= note.end:
             raise InputError(

@@ -92,7 +92,7 @@ class Meteor:
 
         if not golds:
             raise ValueError("there is no right answer to compare the answer with")
-        references = list(map(self._tokenize, golds))
+        references = [self._tokenize(gold) for gold in golds]
         return float(meteor_score(references, self._tokenize(answer), wordnet=_Synsets(self.wordnet)))
 
     def _tokenize(self, text: str) -> list[str]:

@@ -62,10 +62,10 @@ class NumberComparison:
         A quantity that matches several counts once. One that repeats the right answer in other units (98.6 F, 37 C) is
         not wrong. None if the answer has none.
         """
-        same = _distinct(map(attrgetter("answer"), self.matched))
-        vague = _distinct(map(attrgetter("answer"), self.vague), same)
+        same = _distinct(item.answer for item in self.matched)
+        vague = _distinct((item.answer for item in self.vague), same)
         right = len(same) + VAGUE_WEIGHT * len(vague)
-        golds = [*map(attrgetter("gold"), (*self.matched, *self.vague, *self.contradicted)), *self.missing]
+        golds = [*(item.gold for item in (*self.matched, *self.vague, *self.contradicted)), *self.missing]
         for extra in self.extra:
             matches: set[NumberMatch] = set()
             for gold in golds:
@@ -103,7 +103,7 @@ def score_numbers(answer: str, golds: Sequence[str]) -> NumberScore | None:
             scores.append(NumberScore(comparison.recall, comparison.precision))
     if scores and normalize_answer(answer) in map(normalize_answer, golds):
         return NumberScore(1.0, 1.0)
-    return max(scores, key=attrgetter("f1", "recall"), default=None)
+    return max(scores, key=lambda score: (score.f1, score.recall), default=None)
 
 
 def _distinct(quantities: Iterable[Quantity], without: Iterable[Quantity] = ()) -> list[Quantity]:
@@ -126,9 +126,9 @@ def compare_numbers(answer: str, gold: str) -> NumberComparison:
     """
     golds = find_quantities(gold)
     # "Only one admission" answers 1; elsewhere the word is not a number.
-    ones = ("", 1, 1) in map(attrgetter("unit", "low", "high"), golds)
+    ones = ("", 1, 1) in ((gold.unit, gold.low, gold.high) for gold in golds)
     answers = find_quantities(_CITATIONS.sub(" ", answer), ones=ones)
-    labels = set(map(attrgetter("label"), golds)) - {""}
+    labels = {gold.label for gold in golds} - {""}
     pairs: dict[NumberMatch, list[QuantityPair]] = {"same": [], "vague": []}
     missing: list[Quantity] = []
     value = attrgetter("unit", "low", "high", "readings")
@@ -144,7 +144,7 @@ def compare_numbers(answer: str, gold: str) -> NumberComparison:
             pairs[match].append(QuantityPair(quantity, candidates[matches.index(match)]))
         else:
             missing.append(quantity)
-    repeated = set(map(_identity, map(attrgetter("answer"), pairs["same"] + pairs["vague"])))
+    repeated = {_identity(pair.answer) for pair in pairs["same"] + pairs["vague"]}
     extra = [quantity for quantity in answers if _identity(quantity) not in repeated]
     contradicted, missing, extra = _pair_by_rule(missing, extra, _contradicts)
     incomparable, missing, extra = _pair_by_rule(missing, extra, _is_incomparable)

@@ -53,7 +53,7 @@ def ndcg_at_k(ranked: Sequence[str], grades_by_id: Judgements, k: int) -> float 
     The gain is the grade, discounted by the binary logarithm of rank + 1, divided by that of the ideal ranking.
     """
     relevant = _relevant(ranked, grades_by_id)
-    ideal = sorted(map(grades_by_id.__getitem__, relevant), reverse=True)[:k]
+    ideal = sorted((grades_by_id[item] for item in relevant), reverse=True)[:k]
     gain = _discount([grades_by_id[id_] if id_ in relevant else 0 for id_ in ranked[:k]])
     return gain / _discount(ideal) if relevant else None
 

@@ -80,7 +80,7 @@ def rescore_runs(
     if dataset is not None and all(recorded):
         raise InputError("these runs contain their questions: leave --dataset out")
     load = cache(partial(load_dataset, home=home, place=data))
-    candidates = list(map("mirage/{}".format, MIRAGE_SUBSETS)) if dataset is None else [dataset]
+    candidates = [f"mirage/{subset}" for subset in MIRAGE_SUBSETS] if dataset is None else [dataset]
     results: list[RescoredRun] = []
     for path, name, is_recorded in zip(paths, name_runs(paths), recorded, strict=True):
         if is_recorded:
@@ -130,11 +130,9 @@ def _read_recorded(run: RecordedRun) -> list[tuple[Condition, tuple[AnsweredQues
             left_out[key] += 1
     if not questions:
         raise InputError(f"{run.name} has no question with options and a gold letter: nothing in it can be rescored")
-    groups = []
-    for key, condition in conditions.items():
-        if questions[key]:
-            groups.append((condition, tuple(questions[key]), left_out[key]))
-    return groups
+    return [
+        (condition, tuple(questions[key]), left_out[key]) for key, condition in conditions.items() if questions[key]
+    ]
 
 
 def make_table(runs: Sequence[RescoredRun]) -> Table:

@@ -42,7 +42,7 @@ SCORINGS: tuple[Scoring, ...] = get_args(Scoring)
 SPLITS = ("test", "dev")
 """MIRAGE's names of the splits; its file names begin with them."""
 
-_FILE_NAMES = " or ".join(map("{}_<id>.json".format, SPLITS))
+_FILE_NAMES = " or ".join(f"{split}_<id>.json" for split in SPLITS)
 _LINE_FORMAT = "each line must be an object with id and outputs, a list of texts; [] if there was no reply"
 
 
@@ -203,7 +203,7 @@ def read_replies(questions: Sequence[AnsweredQuestion], scoring: Scoring) -> tup
     order = sorted(range(len(questions)), key=lambda place: questions[place].question.id)
     in_order = read_like_early_2024(questions[place].outputs for place in order)
     by_place = dict(zip(order, in_order, strict=True))
-    return tuple(map(by_place.__getitem__, range(len(questions))))
+    return tuple(by_place[item] for item in range(len(questions)))
 
 
 def is_right(question: Question, reading: Reading, scoring: Scoring = "ours") -> bool | None:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from operator import attrgetter
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Literal, TypeAlias
@@ -87,7 +86,7 @@ class RaplMeter:
                 self._last[zone] = counter
         self._ranges = {zone: _read_text(zone / "max_energy_range_uj") for zone in self._last}
         self._microjoules = 0
-        self.how = f"RAPL's counters of {', '.join(map(names.__getitem__, self._last))}; {_WHOLE_MACHINE}"
+        self.how = f"RAPL's counters of {', '.join(names[item] for item in self._last)}; {_WHOLE_MACHINE}"
 
     def read(self) -> float:
         """Return the joules since the object was created. Call it before a counter can wrap around twice."""
@@ -162,7 +161,7 @@ class NvmlMeter:
                 if difference < 0:
                     raise MeterUnavailable("the counter of an NVIDIA card restarted: its driver was reloaded")
                 millijoules += difference
-            watts = sum(map(self._nvml.nvmlDeviceGetPowerUsage, self._without_counter)) / 1e3
+            watts = sum(self._nvml.nvmlDeviceGetPowerUsage(item) for item in self._without_counter) / 1e3
         self._joules += watts * (now - self._time)
         self._time = now
         return float(millijoules) / 1e3 + self._joules
@@ -242,7 +241,7 @@ class SessionMeter:
     def _estimate_endpoints(self, seconds: float) -> EquipmentEnergy | None:
         """Return the energy of endpoints on the network, or None if none was called."""
         settings, watts = self._settings, self._settings.energy.endpoint_watts
-        models = map(attrgetter("name"), map(settings.model_for, settings.roles))
+        models = (item.name for item in (settings.model_for(role) for role in settings.roles))
         addresses: list[str] = []
         for name in (*models, settings.rerank.name, settings.examples.rerank) if self.calls else ():
             if name and "://" in name:

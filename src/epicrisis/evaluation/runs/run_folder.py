@@ -19,7 +19,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
-from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -123,7 +122,7 @@ class Run:
         Raises InputError if the folder holds another run or anything else, if another process uses it, or if two cases
         are the same; StorageError if the disk refuses it.
         """
-        keys = set(map(attrgetter("key"), cases))
+        keys = {case.key for case in cases}
         if len(keys) < len(cases):
             raise InputError(
                 f"{count_noun(len(cases) - len(keys), 'case')} {agree(len(cases) - len(keys), 'occurs', 'occur')} "
@@ -153,7 +152,7 @@ class Run:
     @property
     def remaining(self) -> int:
         """The number of cases without an answer."""
-        return len(self._keys) - sum(map(self.records.is_done, self._keys))
+        return len(self._keys) - sum(self.records.is_done(key) for key in self._keys)
 
     def record_energy(self, energy: SessionEnergy) -> None:
         """Set the energy of this session. It is written when the run is closed."""
@@ -175,7 +174,7 @@ class Run:
         self._manifest = replace(self._manifest, sessions=(*earlier, replace(session, **changes)))
 
     def _write(self) -> None:
-        states = Counter(map(self.records.states.__getitem__, self._keys & self.records.states.keys()))
+        states = Counter(self.records.states[key] for key in self._keys & self.records.states.keys())
         self._manifest = replace(
             self._manifest,
             complete=self.remaining == 0,
@@ -249,7 +248,7 @@ def write_manifest(folder: Path, manifest: RunManifest) -> None:
 def _check_folder(folder: Path, earlier: RunManifest | None, plan: RunPlan) -> None:
     """Raise InputError if a new run would write into a folder with content, or an earlier run had another plan."""
     if earlier is None:
-        others = sorted(set(map(attrgetter("name"), folder.iterdir())) - {LOCK, TEMPORARY})
+        others = sorted({item.name for item in folder.iterdir()} - {LOCK, TEMPORARY})
         if others:
             raise InputError(
                 f"{folder} is not empty ({others[0]}...): choose an empty folder, or one that does not exist"

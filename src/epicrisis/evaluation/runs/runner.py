@@ -67,7 +67,7 @@ class RecordStore(JsonlStore[RunRecord]):
         Raises StorageError. The file then holds none of them.
         """
         records = [build_record(answer, self.recipe, condition) for answer, condition in answers]
-        append_lines(self.path, map(self._to_line, records))
+        append_lines(self.path, (self._to_line(record) for record in records))
         for record in records:
             self.remember(record)
 

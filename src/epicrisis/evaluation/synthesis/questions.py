@@ -140,7 +140,7 @@ def draw_passages(sources: Sequence[Path], n: int, seed: int, scope: Scope) -> P
         def place(passage: Passage) -> bytes:
             return hashlib.sha256(f"{seed}:{passage.id}".encode()).digest()
 
-        passages = heapq.nsmallest(n, filter(scope.admits, read_passages()), key=place)
+        passages = heapq.nsmallest(n, (passage for passage in read_passages() if scope.admits(passage)), key=place)
         sample = PassageSample(tuple(passages), tuple(skipped))
     if not sample.passages:
         raise InputError(

@@ -20,7 +20,6 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -171,7 +170,7 @@ def _reply_format(question: Question, how: SolvingMethod) -> JsonFormat[Solution
         reply = answer_format.parse(text)
         if not reply.has_answer:
             return Solution(False)
-        reasonings = map(itemgetter("reasoning"), json_objects(text, frozenset({"reasoning"})))
+        reasonings = (item["reasoning"] for item in json_objects(text, frozenset({"reasoning"})))
         reasoning = next((value for value in reasonings if isinstance(value, str)), "").strip()
         if not reasoning and json_objects(text, REPLY_KEYS):
             raise Unreadable("the reply has no reasoning")

@@ -100,4 +100,4 @@ def _is_allowed(name: str) -> bool:
     first, *rest = name.split("/")
     if not rest:
         return first in (manifest.NAME, vector_index.NAME)
-    return first in (lance_table.NAME, word_index.NAME) and all(map(_PART.fullmatch, rest))
+    return first in (lance_table.NAME, word_index.NAME) and all(_PART.fullmatch(item) for item in rest)

@@ -187,10 +187,7 @@ class SharedWriter:
 
         Databases are in blocks. Those that the current version has already are returned with their objects.
         """
-        paths = {}
-        for name in sorted(list_current_files(self.folder)):
-            if name != manifest.NAME:
-                paths[name] = self.folder / name
+        paths = {name: self.folder / name for name in sorted(list_current_files(self.folder)) if name != manifest.NAME}
         paths[manifest.NAME] = self.folder / manifest.NAME
         names = set(paths)
         paths |= self._stage_words(stage)

@@ -94,10 +94,7 @@ class PostgresqlJournal(LibraryInventory):
         ids = storable_ids(document_ids)
         existing = dict(self._rows("SELECT id, revision FROM documents WHERE id = ANY(%s)", ids))
         deleted = dict(self._rows("SELECT id, revision FROM deleted WHERE id = ANY(%s)", ids))
-        revisions = {}
-        for id_ in (*existing, *deleted):
-            revisions[id_] = max(existing.get(id_) or "", deleted.get(id_, "")) or None
-        return revisions
+        return {id_: max(existing.get(id_) or "", deleted.get(id_, "")) or None for id_ in (*existing, *deleted)}
 
     def origins(self, document_ids: Sequence[str] | None = None) -> Mapping[str, Origin]:
         if document_ids is None:
@@ -116,9 +113,7 @@ class PostgresqlJournal(LibraryInventory):
         return {id_: Origin(os.fsdecode(path), name, sha256) for id_, path, name, sha256 in rows}
 
     def set_origins(self, origins: Mapping[str, Origin]) -> None:
-        rows = []
-        for id_, origin in origins.items():
-            rows.append((os.fsencode(origin.path), origin.name, origin.sha256, id_))
+        rows = [(os.fsencode(origin.path), origin.name, origin.sha256, id_) for id_, origin in origins.items()]
         self._write_rows(
             "INSERT INTO origins(path, name, sha256, id) SELECT %s, %s, %s, id FROM documents WHERE id = %s "
             "ON CONFLICT (id) DO UPDATE SET path = excluded.path, name = excluded.name, sha256 = excluded.sha256",

@@ -192,9 +192,7 @@ def _rank(rows: Sequence[tuple[str, Any, bool]], vector: Vectors) -> list[Scored
         return []
     columns = np.stack([stored.to_numpy() for _, stored, _ in rows]).astype(np.float32).T
     scores = score_exactly(columns, np.arange(len(rows)), vector)
-    ranking = []
-    for row, (id_, _, is_retracted) in enumerate(rows):
-        ranking.append(ScoredId(id_, float(scores[row]), is_retracted))
+    ranking = [ScoredId(id_, float(scores[row]), is_retracted) for row, (id_, _, is_retracted) in enumerate(rows)]
     return sorted(ranking, key=lambda passage: (-passage.score, passage.id))
 
 
@@ -273,10 +271,9 @@ def search_words(
 def _rank_words(rows: Iterable[tuple[str, float, bool]]) -> tuple[ScoredId, ...]:
     """Return the passages of rows with negative scores, best first, ties by passage id."""
     # A scan of the index repeats rows where it starts anew with a higher limit of its own.
-    passages: dict[str, ScoredId] = {}
-    for id_, score, is_retracted in rows:
-        if score < 0:
-            passages[id_] = ScoredId(id_, round(-score, _WORD_DIGITS), is_retracted)
+    passages = {
+        id_: ScoredId(id_, round(-score, _WORD_DIGITS), is_retracted) for id_, score, is_retracted in rows if score < 0
+    }
     return tuple(sorted(passages.values(), key=lambda passage: (-passage.score, passage.id)))
 
 

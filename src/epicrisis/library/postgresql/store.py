@@ -11,7 +11,6 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from operator import attrgetter
 from pathlib import Path
 from typing import Self
 
@@ -36,7 +35,7 @@ from epicrisis.library.retraction_marking import find_changed_marks, find_docume
 from epicrisis.system.remote_libraries import record_address
 
 _PASSAGE_COLUMNS = [name for name in ALL_COLUMNS if name not in ("last_day", "facets", "vector")]
-_QUOTED_COLUMNS = ", ".join(map('"{}"'.format, _PASSAGE_COLUMNS))
+_QUOTED_COLUMNS = ", ".join(f'"{column}"' for column in _PASSAGE_COLUMNS)
 _SELECT_PASSAGES = f"SELECT {_QUOTED_COLUMNS} FROM passages WHERE"
 _SIZES = ("passages", "documents")
 _LOST_WORDS = {
@@ -169,7 +168,7 @@ class PostgresqlLibrary(LibraryStore):
         check_documents(documents, self.manifest.dimensions)
         with self._thread_lock:
             self._settle()
-            with self._change(list(map(attrgetter("id"), documents))):
+            with self._change([document.id for document in documents]):
                 self._passages.write(documents, self._records.write_documents(documents))
 
     def delete(self, document_ids: Sequence[str], revisions: Mapping[str, str] | None = None) -> None:
@@ -302,7 +301,7 @@ class PostgresqlLibrary(LibraryStore):
         if not (rows := cursor.fetchall()):
             return []
         passages = [stored.passage for stored in self._passages.parse(parse_columns(_PASSAGE_COLUMNS, rows))]
-        return list(filter(scope.admits, passages))
+        return [passage for passage in passages if scope.admits(passage)]
 
     def fetch(self, passage_ids: Sequence[str], scope: Scope) -> tuple[Passage, ...]:
         """Fetch the existing passages of the scope, see PassageStore."""

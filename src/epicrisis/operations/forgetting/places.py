@@ -149,11 +149,9 @@ def _prune(value: Any, patients: Collection[str]) -> Any:
     if isinstance(value, dict):
         return {key: _prune(item, patients) for key, item in value.items()}
     if isinstance(value, list):
-        items = []
-        for item in value:
-            if not (isinstance(item, dict) and item.get("patient") in patients):
-                items.append(_prune(item, patients))
-        return items
+        return [
+            _prune(item, patients) for item in value if not (isinstance(item, dict) and item.get("patient") in patients)
+        ]
     return value
 
 

@@ -46,7 +46,7 @@ class DeidentifiedModel(Layer):
         text = replaced.restore(reply.text)
         if stream is not None:
             stream.finish(text)
-        notes = tuple(map(replaced.restore, reply.notes))
+        notes = tuple(replaced.restore(note) for note in reply.notes)
         return replace(reply, text=text, reasoning=replaced.restore(reply.reasoning), notes=notes)
 
     async def count_tokens(self, messages: Sequence[Message]) -> int:
@@ -114,7 +114,5 @@ def deidentify_models(
     def report(counts: Mapping[IdentifierKind, int]) -> None:
         emit(Notice("de-identified", f"replaced before the prompt was sent: {describe_counts(counts)}"))
 
-    protected: dict[ChatModel, ChatModel] = {}
-    for model in models.values():
-        protected[model] = DeidentifiedModel(model, deidentifier, report)
+    protected = {model: DeidentifiedModel(model, deidentifier, report) for model in models.values()}
     return {role: protected[model] for role, model in models.items()}

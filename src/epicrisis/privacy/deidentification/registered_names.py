@@ -32,7 +32,7 @@ class RegisteredNames:
         self._initials = {part[0] for part in parts}
         ordered = sorted((part for part in parts if len(part) >= _MIN_PART), key=len, reverse=True)
         pairs = [pair for name in names for pair in permutations(name_words(name), 2)]
-        self._joined = frozenset(map("".join, pairs)) - read_english_words()
+        self._joined = frozenset("".join(pair) for pair in pairs) - read_english_words()
         # Spelled as registered: beside other letters the same letters may be folded in another way (`ptZwingenberg`).
         spellings = {part for name in names for part in re.findall(r"[^\W\d_]+", name.casefold())}
         self._spellings = tuple(part for part in spellings if len(part) >= _SURE and not is_common(fold(part)))

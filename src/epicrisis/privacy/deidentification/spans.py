@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Literal, TypeAlias
 
 IdentifierKind: TypeAlias = Literal[
@@ -63,7 +62,7 @@ def merge_identifiers(identifiers: Iterable[Identifier]) -> list[Identifier]:
             chosen.append(Identifier(start, end, identifier.kind))
             mark = _BY_DATE if identifier.kind == "date" else _BY_OTHER
             marks[start:end] = bytes([mark]) * (end - start)
-    return sorted(chosen, key=attrgetter("start"))
+    return sorted(chosen, key=lambda item: item.start)
 
 
 def _rank(identifier: Identifier) -> tuple[bool, int, bool, int]:

@@ -114,17 +114,14 @@ def find_extreme(facts: Sequence[ClinicalFact], *, last: bool) -> list[ClinicalF
         return []
     latest_start = max(time[0] for _, time in dated)
     earliest_end = min(time[1] for _, time in dated)
-    candidates: list[ClinicalFact] = []
-    for fact, time in dated:
-        if time[1] >= latest_start if last else time[0] <= earliest_end:
-            candidates.append(fact)
+    candidates = [fact for fact, time in dated if (time[1] >= latest_start if last else time[0] <= earliest_end)]
     return sort_facts(candidates)
 
 
 def list_places(facts: Sequence[ClinicalFact]) -> set[TimeRange | None]:
     """Return the different times of facts on their common clock."""
     clock = FactClock.build(facts)
-    return set(map(clock.place, facts))
+    return {clock.place(fact) for fact in facts}
 
 
 def count_undated(facts: Iterable[ClinicalFact]) -> int:

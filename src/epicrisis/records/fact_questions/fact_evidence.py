@@ -106,10 +106,8 @@ class FactAnswer:
         numbering = _Numbering(answer, self.record)
         rows = []
         for row, facts in zip(self.computation.answer.rows, self.computation.facts, strict=True):
-            rows.append(replace(row, citations=tuple(map(numbering.number_fact, facts))))
-        conflicts: list[Conflict] = []
-        for conflict in self.conflicts:
-            conflicts.append(_build_conflict(conflict, numbering))
+            rows.append(replace(row, citations=tuple(numbering.number_fact(fact) for fact in facts)))
+        conflicts = [_build_conflict(conflict, numbering) for conflict in self.conflicts]
         computed = replace(self.computation.answer, rows=tuple(rows))
         citations = (*answer.citations, *numbering.added)
         answer = replace(answer, computed=computed, citations=citations, conflicts=(*answer.conflicts, *conflicts))
@@ -209,7 +207,7 @@ def _put_first(answer: Answer, computed: ComputedAnswer) -> Answer:
 
 def _cite_claim(claim: Claim) -> str:
     """Return a claim with its markers, as in the text of an answer."""
-    return " ".join((claim.text, *map("[{}]".format, claim.citations)))
+    return " ".join((claim.text, *(f"[{citation}]" for citation in claim.citations)))
 
 
 def _simplify(text: str) -> str:
@@ -223,10 +221,8 @@ def _build_conflict(conflict: FactConflict, numbering: _Numbering) -> Conflict:
     passage = sentence.passage
     number = numbering.number_words(passage, sentence.start, sentence.text)
     note = ConflictSource(passage.document_id, passage.title, is_note=True)
-    sources: dict[str, ConflictSource] = {}
-    for fact in conflict.facts:
-        sources[fact.document_id] = ConflictSource(fact.document_id, fact.name, is_note=True)
-    cited = tuple(dict.fromkeys(map(numbering.number_fact, conflict.facts)))
+    sources = {fact.document_id: ConflictSource(fact.document_id, fact.name, is_note=True) for fact in conflict.facts}
+    cited = tuple(dict.fromkeys(numbering.number_fact(fact) for fact in conflict.facts))
     entries = "1 structured entry" if len(conflict.facts) == 1 else f"{len(conflict.facts)} structured entries"
     return Conflict(
         "facts",

@@ -127,7 +127,7 @@ def _list_phrases(fact: ClinicalFact) -> set[str]:
     phrases = {normalize(fact.name)}
     words = [word for word in split_words(_NAME_END.split(fact.name)[0]) if word not in _HOW]
     if len(words) <= _MOST_PERMUTED:
-        phrases.update(map(" ".join, permutations(words)))
+        phrases.update(" ".join(permutation) for permutation in permutations(words))
     short = _LOINC_NAME.sub("", fact.name).strip()
     if short and short != fact.name:
         phrases.add(normalize(short))

@@ -160,7 +160,9 @@ def read_radqa(path: Path) -> RecordSource:
 
     A pair without an answer has gold "" (errata E3). The study used the answerable pairs of `train.json`.
     """
-    paths = filter(Path.is_file, map(path.with_name, _RADQA_FILES)) if path.name in _RADQA_FILES else [path]
+    paths = (
+        filter(Path.is_file, (path.with_name(file) for file in _RADQA_FILES)) if path.name in _RADQA_FILES else [path]
+    )
     sections: list[Report] = []
     train_ids: set[str] = set()
     for source_path in paths:
@@ -295,9 +297,7 @@ def link_reports(
 
     A note belongs to a report if it contains all of its parts. Reports found for several patients are not linked.
     """
-    words_by_key: dict[str, list[_Words]] = {}
-    for report in reports:
-        words_by_key[report.key] = [split_words(part.context) for part in report.parts]
+    words_by_key = {report.key: [split_words(part.context) for part in report.parts] for report in reports}
     anchors: dict[tuple[str, ...], list[str]] = {}
     for key, parts in words_by_key.items():
         longest = max(parts, key=len, default=[])

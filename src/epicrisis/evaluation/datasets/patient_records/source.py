@@ -64,7 +64,7 @@ def read_json(path: Path, what: str) -> Any:
 def find_source_file(place: Path, *names: str) -> Path | None:
     """Return the file, or the first file in the folder that matches one of these names or patterns, or None."""
     if place.is_file():
-        return place if any(map(place.match, names)) else None
+        return place if any(place.match(name) for name in names) else None
     for name in names:
         for path in sorted(place.glob(name)):
             if path.is_file():
@@ -75,7 +75,7 @@ def find_source_file(place: Path, *names: str) -> Path | None:
 def find_note_files(place: Path) -> tuple[Path, ...]:
     """Return the files of notes in a folder, or in the folder of a file."""
     folder = place if place.is_dir() else place.parent
-    names = {*NOTE_FILES, *map("{}.gz".format, NOTE_FILES)}
+    names = {*NOTE_FILES, *(f"{file}.gz" for file in NOTE_FILES)}
     return tuple(path for path in sorted(folder.iterdir()) if path.name.casefold() in names and path.is_file())
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-from operator import attrgetter
 from typing import TypeAlias
 from xml.etree import ElementTree
 
@@ -43,7 +42,7 @@ def add_entries(section: _Element, entries: Sequence[ChartEntry]) -> None:
     if not entries:
         return
     if entries[0].kind in _ORGANIZERS:
-        for _, values in groupby(entries, attrgetter("time", "encounter")):
+        for _, values in groupby(entries, lambda entry: (entry.time, entry.encounter)):
             _add_organizer(add(section, "entry", typeCode="DRIV"), list(values))
         return
     for entry in entries:

@@ -107,9 +107,7 @@ class ChartEntry:
 def list_entries(record: FictionalRecord) -> tuple[ChartEntry, ...]:
     """Return the entries of a record by kind and time."""
     patient = record.patient
-    entries: list[ChartEntry] = []
-    for stay in patient.stays:
-        entries.append(_stay_entry(patient, stay))
+    entries: list[ChartEntry] = [_stay_entry(patient, stay) for stay in patient.stays]
     entries += _problem_entries(patient)
     first = patient.stays[0]
     allergy = f"Allergy to {patient.allergy}"

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import filterfalse, islice
-from operator import attrgetter
 
 from epicrisis.evaluation.synthesis.patient_records.fictional_patient import FictionalPatient, FictionalStay
 from epicrisis.evaluation.synthesis.patient_records.random_draws import Draws
@@ -190,7 +189,7 @@ def _arrival_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws)
         answer, key = f"{value:.1f} kg", f"weight:{place}:{number}"
         sentence = f"Weight on {stay.day(day)} was {answer}."
         ask = f"What did the patient weigh {when} {name}?"
-        wrong_answers = tuple(filter(answer.__ne__, near))
+        wrong_answers = tuple(item for item in near if item != answer)
         yield Fact(key, number, place, sentence, answer, ask, "temporal", "number", wrong_answers)
 
 
@@ -213,7 +212,7 @@ def _course_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws) 
     name, condition, number = stay_name(patient, stay), stay.condition, stay.number
     if stay.procedure_day is not None:
         yield from _procedure_facts(patient, stay, stay.day(stay.procedure_day), draws)
-    causes = list(dict.fromkeys(map(draws.fill, draws.sample(_BLAMED_CAUSES, 5))))
+    causes = list(dict.fromkeys(draws.fill(item) for item in draws.sample(_BLAMED_CAUSES, 5)))
     # Some complications are those of the procedure.
     day = stay.day(draws.integer(stay.procedure_day or 1, stay.days))
     cause, *rivals = causes
@@ -221,10 +220,10 @@ def _course_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws) 
     ask = f"To what was {condition.complication} during {name} attributed?"
     yield Fact(f"complication:{number}", number, "course", sentence, cause, ask, "cause-effect", "", tuple(rivals))
     units = f"{stay.units} unit{'s' if stay.units > 1 else ''} of packed red cells"
-    other_counts = list(filter(stay.units.__ne__, range(2, 10)))
+    other_counts = [item for item in range(2, 10) if item != stay.units]
     sentence = f"From {stay.day(0)} on {patient.words['he']} received {units}."
     ask = f"How much packed red cells did the patient receive during {name}?"
-    wrong_answers = tuple(map("{} units of packed red cells".format, draws.sample(other_counts, 4)))
+    wrong_answers = tuple(f"{item} units of packed red cells" for item in draws.sample(other_counts, 4))
     yield Fact(f"units:{number}", number, "course", sentence, units, ask, "temporal", "number", wrong_answers)
 
 
@@ -246,7 +245,7 @@ def _procedure_facts(patient: FictionalPatient, stay: FictionalStay, day: str, d
             f"{when} the {procedure} of {day} fibrinogen was {value}.",
         )
         ask = f"What was the fibrinogen {when.lower()} the {procedure} of {name}?"
-        wrong_answers = tuple(filter(value.__ne__, values))
+        wrong_answers = tuple(item for item in values if item != value)
         yield Fact(key, number, "course", sentence, value, ask, "temporal", "number", wrong_answers)
 
 
@@ -256,11 +255,11 @@ def _medication_facts(patient: FictionalPatient, stay: FictionalStay, draws: Dra
         time = f"{draws.integer(6, 10):02d}:{draws.integer(10, 59)}"
         sentence = f"{drug} {dose} {drugs()[drug].how} (last given {day} {time})"
         ask = f"On which dose of {drug} was the patient discharged from {name}?"
-        wrong_answers = tuple(filter(dose.__ne__, (*drugs()[drug].doses, "stopped at discharge")))
+        wrong_answers = tuple(item for item in (*drugs()[drug].doses, "stopped at discharge") if item != dose)
         yield Fact(
             f"dose:{drug}:{number}", number, "medications", sentence, dose, ask, "temporal", "number", wrong_answers
         )
-    reasons = list(map(attrgetter("raised"), drugs().values()))
+    reasons = [drug.raised for drug in drugs().values()]
     for change in stay.changes:
         verb, drug, reason = "raised" if change.raised else "lowered", change.drug.name, change.reason
         day = stay.day(draws.integer(1, stay.days))
@@ -277,12 +276,12 @@ def _discharge_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draw
     name, number, day, words = stay_name(patient, stay), stay.number, stay.day(stay.days), patient.words
     names, service = read_table("nuggets")["names"], stay.condition.service
     other_diagnoses = dict.fromkeys(other.condition.name for other in patient.stays if other != stay)
-    candidates = map(attrgetter("name"), draws.sample(acute_conditions(), 6))
+    candidates = (item.name for item in draws.sample(acute_conditions(), 6))
     never_diagnosed = filterfalse(other_diagnoses.__contains__, candidates)
     diagnosis = stay.condition.name
     sentence = f"Primary ({stay.day(0)} to {day}): {diagnosis}"
     ask = f"What was the primary discharge diagnosis of {name}?"
-    wrong_answers = tuple(filter(diagnosis.__ne__, (*islice(other_diagnoses, 4), *never_diagnosed)))
+    wrong_answers = tuple(item for item in (*islice(other_diagnoses, 4), *never_diagnosed) if item != diagnosis)
     yield Fact(f"diagnosis:{number}", number, "diagnosis", sentence, diagnosis, ask, "temporal", "", wrong_answers)
     visits = [f"{doctor} ({service}) in {{5..29}} days" for doctor in names["doctors"]]
     rows = [
@@ -358,8 +357,8 @@ def _value_fact(patient: FictionalPatient, stay: FictionalStay, lab: Lab, day: i
         all_values: list[float] = []
         for other in patient.stays:
             all_values.extend(other.values.get(lab.name, ()))
-        near = map(value.__mul__, (0.7, 1.2, 1.5, 0.85))
-        alternatives += map(lab.format, (*draws.sample(all_values, 8), *near))
+        near = (value * factor for factor in (0.7, 1.2, 1.5, 0.85))
+        alternatives += (lab.format(item) for item in (*draws.sample(all_values, 8), *near))
     key, place = f"value:{lab.name}:{stay.number}:{day}", f"laboratory:{day}"
     sentence = f"{stay.day(day)} {lab.name:<22}{text:<16}[{lab.low:g}-{lab.high:g}] {flag}".strip()
     wrong_answers = without(alternatives, text)

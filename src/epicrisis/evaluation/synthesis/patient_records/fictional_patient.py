@@ -91,12 +91,8 @@ def draw_patient(draws: Draws, patient_id: str, days: tuple[int, ...]) -> Fictio
     female = draws.chance(50)
     admitted = datetime(draws.integer(_FIRST_YEAR, _LAST_YEAR), draws.integer(1, 12), draws.integer(1, 28))
     candidates = [c for c in chronic_conditions() if not (female and c.abbreviation == "BPH")]
-    chronic = []
-    for condition in draws.sample(candidates, 5):
-        chronic.append((condition, admitted.year - draws.integer(1, 25)))
-    regimen = {}
-    for condition, _ in chronic:
-        regimen[condition.drug] = drugs()[condition.drug].doses[draws.integer(0, 2)]
+    chronic = [(condition, admitted.year - draws.integer(1, 25)) for condition in draws.sample(candidates, 5)]
+    regimen = {condition.drug: drugs()[condition.drug].doses[draws.integer(0, 2)] for condition, _ in chronic}
     acute = draws.sample(acute_conditions(), len(days))
     while len(acute) < len(days):
         acute += draws.sample(acute_conditions(), len(days) - len(acute))
@@ -132,14 +128,12 @@ def _draw_stay(
     # The list of drugs must not grow with every stay: stop the oldest drugs of earlier stays.
     continued = [*names[:5], *names[5:][-5:]]
     changes = []
-    for name in draws.sample(list(filter(home.__contains__, continued)), 2):
+    for name in draws.sample([item for item in continued if item in home], 2):
         drug = drugs()[name]
         place = drug.doses.index(home[name])
         raised = place == 0 or (place == 1 and draws.chance(50))
         changes.append(DoseChange(drug, home[name], drug.doses[place + (1 if raised else -1)], raised))
-    regimen = {}
-    for name in continued:
-        regimen[name] = home.get(name) or drugs()[name].doses[draws.integer(0, 2)]
+    regimen = {name: home.get(name) or drugs()[name].doses[draws.integer(0, 2)] for name in continued}
     for change in changes:
         regimen[change.drug.name] = change.after
     discharged = (admitted + timedelta(days=days)).replace(hour=draws.integer(11, 17), minute=draws.integer(0, 59))

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import filterfalse
-from operator import attrgetter
 
 from epicrisis.core.errors import InputError
 from epicrisis.evaluation.synthesis.patient_records.facts import Fact, draw_facts
@@ -48,7 +47,7 @@ class FictionalRecord:
 
     @property
     def characters(self) -> int:
-        return sum(map(len, map(attrgetter("text"), self.notes)))
+        return sum(len(note.text) for note in self.notes)
 
 
 def estimate_tokens(text: str) -> int:
@@ -88,8 +87,8 @@ def make_record(patient_id: str, tokens: int, stays: int | None, seed: int) -> F
     # Single facts of `clinic` and `consult` need a note each, so a short record has few of them.
     facts = draw_facts(patient, draws.substream("facts"), min(30, 2 + tokens // 2000))
     writer = NoteWriter(patient, facts, draws.substream("notes"))
-    notes = list(map(writer.write, _required_plans(patient, writer)))
-    total = sum(map(estimate_tokens, map(attrgetter("text"), notes)))
+    notes = [writer.write(plan) for plan in _required_plans(patient, writer)]
+    total = sum(estimate_tokens(note.text) for note in notes)
     if total > tokens * 1.05:
         raise InputError(
             f"{number} stays need about {total} tokens, but the record may have {tokens}: ask for more tokens "
@@ -115,7 +114,7 @@ def make_record(patient_id: str, tokens: int, stays: int | None, seed: int) -> F
             continue
         notes.append(note)
         total += size
-    notes.sort(key=attrgetter("time", "id"))
+    notes.sort(key=lambda note: (note.time, note.id))
     return FictionalRecord(patient, tuple(notes), facts, total)
 
 

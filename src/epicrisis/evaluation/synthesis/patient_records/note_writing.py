@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import count
-from operator import attrgetter, itemgetter
 
 from epicrisis.evaluation.synthesis.patient_records.facts import Fact, FactSpan, extract_spans, mark_fact, sentence_case
 from epicrisis.evaluation.synthesis.patient_records.fictional_patient import FictionalPatient, FictionalStay
@@ -84,7 +83,7 @@ class NoteWriter:
         """Write the note of this plan. The same plan always gives the same note."""
         stay = self._patient.stays[plan.stay - 1]
         draws = self._draws.substream("note", plan.kind, plan.stay, plan.day, plan.slot)
-        initials = "".join(map(itemgetter(0), KINDS[plan.kind].upper().split()))
+        initials = "".join(part[0] for part in KINDS[plan.kind].upper().split())
         code = f"{initials}-{plan.stay}-{plan.day}" + (f"-{plan.slot}" if plan.slot else "")
         note_id = f"{self._patient.id}-{code}"
         time = _draw_time(plan, stay, draws)
@@ -169,7 +168,7 @@ class _NoteLayout:
         return self._draws.fill(self._draws.fill(template, **all_words), **all_words)
 
     def _facts(self, place: str) -> list[str]:
-        return list(map(attrgetter("marked_sentence"), self._all_facts.get((self._stay.number, place), ())))
+        return [item.marked_sentence for item in self._all_facts.get((self._stay.number, place), ())]
 
     def _history(self) -> list[str]:
         lines = []
@@ -216,7 +215,7 @@ class _NoteLayout:
             "",
             *(["SOCIAL AND FAMILY HISTORY:", *social_history, ""] if social_history else []),
             "HOME MEDICATIONS:",
-            *map("- {}".format, self._home_drugs()),
+            *(f"- {drug}" for drug in self._home_drugs()),
             "",
             "PHYSICAL EXAM:",
             f"VS: {self._vitals()}",

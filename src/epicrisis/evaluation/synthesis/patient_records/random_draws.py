@@ -42,10 +42,7 @@ class Draws:
     def sample(self, options: Sequence[T], n: int) -> list[T]:
         """Return `n` different options in random order, or all of them if there are fewer."""
         remaining = list(options)
-        sample = []
-        for _ in range(min(n, len(remaining))):
-            sample.append(remaining.pop(self.integer(0, len(remaining) - 1)))
-        return sample
+        return [remaining.pop(self.integer(0, len(remaining) - 1)) for _ in range(min(n, len(remaining)))]
 
     def shuffle(self, options: Sequence[T]) -> list[T]:
         """Return all options in random order."""

@@ -85,7 +85,7 @@ def write_records(
             folder.mkdir(mode=0o700, exist_ok=True)
             restrict_to_owner(folder)
             names = (README, NOTES, QUESTIONS, FACTS, FACT_QUESTIONS, *FORMATS)
-            for path in filter(Path.exists, map(scratch.joinpath, names)):
+            for path in filter(Path.exists, (scratch.joinpath(name) for name in names)):
                 path.rename(folder / path.name)
         return summaries
     except OSError as error:

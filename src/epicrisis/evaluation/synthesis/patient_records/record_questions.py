@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, product
-from operator import attrgetter
 
 from epicrisis.core.types import EvidenceSpan, Question, QuestionForm
 from epicrisis.evaluation.synthesis.patient_records.facts import Fact, stay_name
@@ -58,9 +57,7 @@ class _QuestionIdea:
     @property
     def distinct_wrong_answers(self) -> tuple[str, ...]:
         """The wrong answers, each once, ignoring case: at its last place, in the spelling of its first."""
-        distinct: dict[str, str] = {}
-        for answer in reversed(self.wrong_answers):
-            distinct[answer.casefold()] = answer
+        distinct = {answer.casefold(): answer for answer in reversed(self.wrong_answers)}
         distinct.pop(self.gold.casefold(), None)
         return tuple(reversed(distinct.values()))
 
@@ -74,9 +71,9 @@ def draw_questions(record: FictionalRecord, n: int, draws: Draws, first_letter: 
     """Return at most `n` questions, with categories and forms in turn. Right options take the letters in turn from
     number `first_letter` on."""
     evidence = _RecordEvidence(record)
-    groups: dict[tuple[str, QuestionForm], list[_QuestionIdea]] = {}
-    for category_and_form in product(CATEGORIES, FORMS):
-        groups[category_and_form] = []
+    groups: dict[tuple[str, QuestionForm], list[_QuestionIdea]] = {
+        category_and_form: [] for category_and_form in product(CATEGORIES, FORMS)
+    }
     for idea in _ideas(record, evidence, draws.substream("ideas")):
         if evidence.supports(idea):
             for form in idea.forms:
@@ -188,8 +185,8 @@ def _options(idea: _QuestionIdea, letter: int, draws: Draws) -> tuple[Mapping[st
 
 
 def _ideas(record: FictionalRecord, evidence: _RecordEvidence, draws: Draws) -> Iterator[_QuestionIdea]:
-    facts = dict(zip(map(attrgetter("key"), record.facts), record.facts, strict=True))
-    for fact in filter(attrgetter("ask"), record.facts):
+    facts = dict(zip((fact.key for fact in record.facts), record.facts, strict=True))
+    for fact in (fact for fact in record.facts if fact.ask):
         # Negations are asked as words of a note here; `_negation_ideas` asks them as choices.
         forms = ("extractive", "open") if fact.about == "negation" else FORMS
         keys, wrong_answers = (fact.key,), fact.wrong_answers
@@ -200,7 +197,7 @@ def _ideas(record: FictionalRecord, evidence: _RecordEvidence, draws: Draws) -> 
     for topic in unanswered_topics():
         if not any(topic.word.casefold() in text.casefold() for text in evidence.texts.values()):
             yield _QuestionIdea(topic.ask, "", "absence", (), topic.options)
-    names = list(map(attrgetter("condition.name"), record.patient.stays))
+    names = [stay.condition.name for stay in record.patient.stays]
     others = ("acute appendicitis", "spontaneous pneumothorax", "heat stroke", "carbon monoxide poisoning")
     ask = f"What was the primary discharge diagnosis of admission number {len(names) + 1}?"
     yield _QuestionIdea(ask, "", "absence", (), (*names, *others))
@@ -223,7 +220,7 @@ def _negation_ideas(record: FictionalRecord, facts: Mapping[str, Fact]) -> Itera
 
 
 def _terminology_ideas(record: FictionalRecord, facts: Mapping[str, Fact]) -> Iterator[_QuestionIdea]:
-    all_names = tuple(map(attrgetter("name"), chronic_conditions()))
+    all_names = tuple(condition.name for condition in chronic_conditions())
     abbreviations = tuple(condition.abbreviation for condition, _ in record.patient.chronic)
     category = "terminology"
     for condition, _ in record.patient.chronic:
@@ -240,15 +237,18 @@ def _terminology_ideas(record: FictionalRecord, facts: Mapping[str, Fact]) -> It
 
 def _holistic_ideas(record: FictionalRecord, facts: Mapping[str, Fact], draws: Draws) -> Iterator[_QuestionIdea]:
     stays = record.patient.stays
-    numbers = list(map(attrgetter("number"), stays))
-    diagnosis_keys, units_keys = tuple(map("diagnosis:{}".format, numbers)), tuple(map("units:{}".format, numbers))
+    numbers = [stay.number for stay in stays]
+    diagnosis_keys, units_keys = (
+        tuple(f"diagnosis:{number}" for number in numbers),
+        tuple(f"units:{number}" for number in numbers),
+    )
     n = len(stays)
     category, about = "holistic", "number"
     ask = "How many hospital admissions does the record describe?"
     wrong_answers = tuple(map(str, filter(None, (n + 1, n + 2, n + 3, n - 1))))
     also = (f"{n} admissions" if n > 1 else "one admission",)
     yield _QuestionIdea(ask, str(n), category, diagnosis_keys, wrong_answers, about, also, _NOT_EXTRACTIVE)
-    counts = list(map(attrgetter("units"), stays))
+    counts = [stay.units for stay in stays]
     total = sum(counts)
     ask = "How many units of packed red cells did the patient receive over all admissions together?"
     wrong_answers = tuple(f"{total + step} units" for step in (1, 2, 4, 7))
@@ -260,11 +260,11 @@ def _holistic_ideas(record: FictionalRecord, facts: Mapping[str, Fact], draws: D
         amounts = [facts[key].answer for key in units_keys]
         ask = "What is the largest amount of packed red cells that the patient received in one admission?"
         gold = amounts[counts.index(max(counts))]
-        wrong_answers = (*amounts, *map("{} units of packed red cells".format, (10, 11, 12)))
+        wrong_answers = (*amounts, *(f"{item} units of packed red cells" for item in (10, 11, 12)))
         yield _QuestionIdea(ask, gold, category, units_keys, wrong_answers, about)
     names = [facts[key].answer for key in diagnosis_keys]
     wrong_answers = (*names, *facts[diagnosis_keys[0]].wrong_answers)
-    lengths = list(map(attrgetter("days"), stays))
+    lengths = [stay.days for stay in stays]
     for superlative, extreme in (("longest", max(lengths)), ("shortest", min(lengths))):
         if lengths.count(extreme) == 1:
             gold = stays[lengths.index(extreme)].condition.name
@@ -278,7 +278,7 @@ def _order_ideas(
 ) -> Iterator[_QuestionIdea]:
     operated = [stay for stay in record.patient.stays if stay.procedure_day is not None]
     procedure_keys = tuple(f"procedure:{stay.number}" for stay in operated)
-    procedures = list(map(attrgetter("condition.procedure"), operated))
+    procedures = [item.condition.procedure for item in operated]
     for kind, keys, steps in (
         ("primary discharge diagnoses of the admissions", diagnosis_keys, names),
         ("procedures that were done", procedure_keys, procedures),
@@ -291,7 +291,7 @@ def _order_ideas(
                 "; then ".join(steps),
                 "holistic",
                 keys,
-                tuple(map("; then ".join, wrong_orders)),
+                tuple("; then ".join(order) for order in wrong_orders),
                 "order",
                 ("; ".join(steps),),
                 _NOT_EXTRACTIVE,
