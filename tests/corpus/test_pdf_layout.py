@@ -201,6 +201,9 @@ def test_quotation_over_lines_is_found_on_its_page(tmp_path: Path, page: Sequenc
     assert read_marked_characters(path, pages) == words.replace(" ", "")
 
 
+SMALL_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
 def shifted(text: str, distance: int) -> str:
     return "".join(sign if sign == " " else chr(ord(sign) + distance) for sign in text)
 
@@ -209,8 +212,15 @@ def shifted(text: str, distance: int) -> str:
     ("text", "garbled"),
     [
         (shifted(ASPIRIN.lower(), -29), True),
+        (shifted(f"{ASPIRIN} We were not told of it by all that are on this drug for long.".lower(), 12), True),
         (shifted(ASPIRIN, 0xF000), True),
         ("".join(" " if sign == " " else "�" for sign in ASPIRIN), True),
+        (f"{ASPIRIN} {COLCHICINE}".translate(str.maketrans(SMALL_LETTERS, "fghijklmnopqrstuvwxyzabcde")), True),
+        ("At 12 months | 3 months | 24 months | baseline | lengths | strengths " * 9, False),
+        (ASPIRIN.translate({ord(sign): 0xA1 + ord(sign) % 80 for sign in SMALL_LETTERS}), True),
+        ("Schwartz JD, Krzysztof Wlodarczyk, Schmidt HH, Ngo TD, Wright S, Przybylski J, " * 9, False),
+        ("methotrexate hydroxychloroquine sulfasalazine cyclophosphamide mycophenolate " * 9, False),
+        ("Tutkimukseen osallistui potilasta jotka saaneet insuliinia verensokeri kuluttua matalampi " * 6, False),
         (ASPIRIN, False),
         ("Celem badania była ocena aspiryny u kobiet wysokiego ryzyka, leczonych przed ciążą " * 3, False),
         ("Первичной конечной точкой была частота преэклампсии " * 5, False),
@@ -255,6 +265,10 @@ def test_garbled_file_is_refused_and_garbled_page_named(monkeypatch: pytest.Monk
         ("main.dvi", False),
         ("Layout 1", False),
         ("30183", False),
+        ("Acrobat PDFMaker 10.1 for Word", False),
+        ("Full Page Photo", False),
+        ("Paper ID #1234", False),
+        ("Adobe stock and illustrations in surgery", True),
         ("Aspirin for the prevention of preterm preeclampsia", True),
         ("Preeclampsia", True),
         ("Main results of a trial of 1,776 women", True),

@@ -18,10 +18,17 @@ _MIN_COMMON = 0.01
 _READABLE_COMMON = 0.05
 _DECODED_COMMON = 0.1
 """The share of common words that shows that another alphabet is the right one."""
-_MIN_DECODED = 4
+_MIN_DECODED, _MIN_DECODED_RARELY = 4, 7
+"""Different common words in a decoded text, by a usual or another distance. A table of numbers has some by chance."""
 _MAX_CAPITALS = 0.8
 _VOWELS = (0.15, 0.65)
 """The smallest and largest share of vowels among the letters of text in European languages."""
+_MIN_SPOKEN, _MAX_ODD = 30, 0.2
+"""Different words that are not in capitals, and the largest share of those that cannot be spoken."""
+_SPOKEN_WORD = re.compile(r"(?<![^\W_])[A-Z]?[a-z]{3,30}(?![^\W_])")
+_ODD_WORD = re.compile(r"[bcdfghjklmnpqrstvwxz]{4}|[aeiou]{3}")
+_FIRST_SYMBOL, _LAST_SYMBOL = "\u00a1", "\u00bf"
+"""Signs between the letters of Latin-1, such as ¶ and ¿, of which a text has few."""
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _COMMON = re.compile(
     r"(?:the|of|and|in|to|is|was|for|with|on|at|by|as|from|that|we|were|are|or|an|not|this|no|be"
@@ -30,7 +37,8 @@ _COMMON = re.compile(
     r"|het|van|een|voor|op|och|att|som|av|til|og|det|på)"
 )
 _SHIFTS = (28, 29, 30, 31, -1, 1)
-"""Distances between the numbers of shapes and letters: 29 in fonts of Windows, 31 in others."""
+"""Usual distances between the numbers of shapes and letters: 29 in fonts of Windows, 31 in others."""
+_RARE_SHIFTS = tuple(distance for distance in range(-40, 41) if distance and distance not in _SHIFTS)
 
 
 def is_garbled(text: str, unmapped: float = 0.0) -> bool:
@@ -42,7 +50,9 @@ def is_garbled(text: str, unmapped: float = 0.0) -> bool:
     if not signs:
         return False
     foreign = sum(
-        unicodedata.category(sign) in ("Co", "Cn", "Cs", "Cc") or sign == "�" for sign in signs if sign != "\x02"
+        unicodedata.category(sign) in ("Co", "Cn", "Cs", "Cc") or sign == "�" or _FIRST_SYMBOL <= sign <= _LAST_SYMBOL
+        for sign in signs
+        if sign != "\x02"
     )
     if len(signs) >= MIN_WORDS and foreign > _MAX_FOREIGN * len(signs):
         return True
@@ -52,7 +62,11 @@ def is_garbled(text: str, unmapped: float = 0.0) -> bool:
     pieces = text.split()
     if len(pieces) < MIN_WORDS or _share_common(text) >= _MIN_COMMON:
         return False
-    return any(_is_readable(_shift(text, distance)) for distance in _SHIFTS) or _has_no_language(text)
+    if any(_is_readable(_shift(text, distance), _MIN_DECODED) for distance in _SHIFTS):
+        return True
+    if any(_is_readable(_shift(text, distance), _MIN_DECODED_RARELY) for distance in _RARE_SHIFTS):
+        return True
+    return _has_no_language(text) or _has_odd_words(text)
 
 
 def _share_common(text: str) -> float:
@@ -61,15 +75,23 @@ def _share_common(text: str) -> float:
     return sum(_COMMON.fullmatch(word) is not None for word in words) / len(words) if words else 0.0
 
 
-def _is_readable(text: str) -> bool:
-    """Return whether a text has several common words, and enough of them."""
+def _is_readable(text: str, least: int) -> bool:
+    """Return whether a text has so many different common words, and enough of them."""
     words = _WORD.findall(text.lower())
     common = [word for word in words if _COMMON.fullmatch(word)]
-    return len(set(common)) >= _MIN_DECODED and len(common) >= _DECODED_COMMON * len(words)
+    return len(set(common)) >= least and len(common) >= _DECODED_COMMON * len(words)
 
 
 def _shift(text: str, distance: int) -> str:
-    return "".join(sign if sign.isspace() else chr(ord(sign) + distance) if ord(sign) < 0x7F else sign for sign in text)
+    """Return a text with each ASCII sign that many places further, and blanks for what is before the first sign."""
+    return text.translate({code: chr(max(32, code + distance)) for code in range(1, 0x7F) if not chr(code).isspace()})
+
+
+def _has_odd_words(text: str) -> bool:
+    """Return whether many words have four consonants or three vowels in a row, as if letters were exchanged."""
+    words = {word.lower() for word in _SPOKEN_WORD.findall(unicodedata.normalize("NFKD", text))}
+    odd = sum(_ODD_WORD.search(word) is not None for word in words)
+    return len(words) >= _MIN_SPOKEN and odd > _MAX_ODD * len(words)
 
 
 def _has_no_language(text: str) -> bool:

@@ -6,7 +6,10 @@ import re
 
 _PROGRAM = re.compile(
     r"(?:microsoft (?:word|powerpoint|excel|office)|openoffice|libreoffice)(?: ?[-–]|$)"
-    r"|(?:powerpoint presentation|word document)$"
+    r"|(?:powerpoint presentation|word document|full page photo)$"
+    r"|(?:acrobat|adobe) (?:pdf ?maker|distiller|indesign|illustrator|photoshop|acrobat|pdf library)\b"
+    r"|(?:quarkxpress|pscript5|ghostscript|pdf(?:la)?tex|arbortext)\b"
+    r"|(?:paper|manuscript|article|submission) (?:id|no|number)\b\W"
     r"|(?:untitled|unbenannt|sans titre|sin título|no title|title|titel|document|dokument|manuscript|article|main|"
     r"main document|layout|slide|folie|page|template|paper|draft|print|scan(?:ned)?(?: document)?|unknown|unspecified|"
     r"anonymous|none|null|doc|text|full ?text|pdf|output|final|new document|blank)[ _-]{0,3}\d{0,6}\.?$",
