@@ -89,9 +89,10 @@ def may_overlap(a: TimeRange, b: TimeRange) -> bool:
 
 
 def find_publication_date(text: str) -> str | None:
-    """Return the first year of a text with the month and day that follow: `2015`, `2015-06`, `2015-06-30`, or None.
+    """Return the first year of a text with its month and day: `2015`, `2015-06`, `2015-06-30`, or None.
 
-    The marks between them are `-` or `/`. A month or day that the calendar does not have is left out.
+    The marks between them are `-` or `/`; `March 4, 2012`, `4 Mar 2012` and `2012 Mar 4` are read too. A month or day
+    that the calendar does not have is left out.
     """
     match = _PUBLICATION.search(text)
     if match is None:
@@ -104,7 +105,7 @@ def find_publication_date(text: str) -> str | None:
         except ValueError:
             break
         date = longer
-    return date
+    return _find_spelled_month(text, date) if date is not None and len(date) == 4 else date
 
 
 _MONTHS = {name.lower(): number for number, name in enumerate(calendar.month_abbr) if name}
@@ -127,6 +128,18 @@ _SPELLINGS = [
         rf"\b{_NAME},?\s++(?:of\s++)?(?P<year>\d{{4}})\b",
     )
 ]
+
+
+_YEAR_FIRST = re.compile(rf"\b(?P<year>\d{{4}})[\s-]++{_NAME}(?:\s++{_DAY})?\b(?!-)", re.IGNORECASE | re.ASCII)
+
+
+def _find_spelled_month(text: str, year: str) -> str:
+    """Return the year with the month and day that a text names in words, or the year alone."""
+    if match := _YEAR_FIRST.search(text):
+        readings = [next(_read_date(match.groupdict()), year)]
+    else:
+        readings = [mention.readings[0] for mention in find_dates(text) if len(mention.readings) == 1]
+    return next((reading[:10] for reading in readings if reading.startswith(year)), year)
 
 
 def find_dates(text: str) -> tuple[DateMention, ...]:
