@@ -17,8 +17,8 @@ from pathlib import Path
 
 from examples import load_evidence_inference
 
-from epicrisis.reading.abbreviations import find_abbreviations
 from epicrisis.reading.spellings import spell_american
+from epicrisis.reading.support import find_abbreviations
 
 OUTPUT = Path(__file__).parents[1] / "src" / "epicrisis" / "retrieval" / "names" / "abbreviations.txt"
 MIN_DOCUMENTS = 2

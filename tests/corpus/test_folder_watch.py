@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from epicrisis.cli.library_watch import FolderWatch
 from epicrisis.core.types import Document
-from epicrisis.corpus.folder_watch import FolderWatch
 from epicrisis.corpus.reader_base import FileFingerprint
 from epicrisis.corpus.readers import read_sources
 

@@ -14,8 +14,8 @@ from epicrisis.library.health import check_health
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.object_storage import shared_version, writer_lease
 from epicrisis.library.object_storage.object_store import ObjectStore
+from epicrisis.operations.cluster_checks import check_storage
 from epicrisis.operations.cluster_parts import ClusterPart
-from epicrisis.operations.storage_checks import check_storage
 from epicrisis.system.remote_libraries import library_folder
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
 from tests.support.s3_server import BUCKET, S3Server

@@ -12,8 +12,8 @@ import pytest
 
 from epicrisis.core.errors import InputError
 from epicrisis.operations import server_checks
+from epicrisis.operations.cluster_checks import check_models
 from epicrisis.operations.cluster_parts import ClusterCheck, ClusterPart
-from epicrisis.operations.model_checks import check_models
 from epicrisis.operations.server_checks import KEY_VARIABLE, check_servers
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.guards import GuardOptions

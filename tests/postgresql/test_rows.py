@@ -16,7 +16,7 @@ from epicrisis.core.types import Scope
 from epicrisis.library.manifest import build_manifest
 from epicrisis.library.passage_table import ALL_COLUMNS, Columns
 from epicrisis.library.postgresql.database import Database
-from epicrisis.library.postgresql.identities import PostgresqlIdentities
+from epicrisis.library.postgresql.engine import PostgresqlIdentities
 from epicrisis.library.postgresql.journal import PostgresqlJournal
 from epicrisis.library.postgresql.search import build_filter
 from epicrisis.library.postgresql.store import PostgresqlLibrary

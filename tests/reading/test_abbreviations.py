@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from epicrisis.reading.abbreviations import find_abbreviations, spell_out
+from epicrisis.reading.support import find_abbreviations, spell_out
 
 TEXT = "Peak inspiratory pressure (PIP) and quality of life (QOL) were recorded (see Table)."
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.retrieval.candidate_words import score_candidates
+from epicrisis.evaluation.experiments.passage_source import score_candidates
 
 words = st.sampled_from(["the", "The", "aspirin", "stroke", "stroke?", "trial", ""])
 texts = st.lists(st.lists(words, min_size=1, max_size=8).map(" ".join), min_size=1, max_size=12)

@@ -20,12 +20,15 @@ from epicrisis.cli.terminal import interruptible, say, show_data, show_findings
 from epicrisis.core.answers import Answer, Notice, Usage
 from epicrisis.core.errors import InputError
 from epicrisis.core.printable import agree, count_noun, quote_for_shell
+from epicrisis.evaluation.analysis.grouping import score_outcome
+from epicrisis.evaluation.analysis.statistics import Mean, wilson
+from epicrisis.evaluation.runs.case import Case
+from epicrisis.evaluation.runs.outcomes import Outcome, score_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from epicrisis.evaluation.analysis.findings import Findings
-    from epicrisis.evaluation.analysis.run_progress import RunProgress
     from epicrisis.evaluation.runs.case import Case
     from epicrisis.evaluation.runs.run_folder import RunManifest, RunPlan
     from epicrisis.library.ingest_batches import IngestReport
@@ -64,7 +67,6 @@ async def run_cases(
 
     `prepare` returns the plan and the cases of the run, given the open pipeline. With a `cluster`, its nodes search.
     """
-    from epicrisis.evaluation.analysis.run_progress import RunProgress
     from epicrisis.evaluation.runs.energy import SessionEnergy, measure_energy
     from epicrisis.evaluation.runs.outcomes import score_record
     from epicrisis.evaluation.runs.record import read_records
@@ -237,7 +239,6 @@ def _arm_progress(
     cases: Sequence[Case], standing: RunProgress, quiet: bool
 ) -> Iterator[Callable[[Sequence[str]], None]]:
     """Show a bar for each arm and one for all cases. The function given redraws them, with these lines above."""
-    from epicrisis.evaluation.analysis.run_progress import ALL_CASES, find_arm
 
     totals = Counter(map(find_arm, cases))
     with open_progress("so_far", quiet=quiet) as progress:
@@ -288,3 +289,55 @@ def usage_line(usage: Usage) -> str:
         f"({usage.cached_tokens:,} cached), {usage.completion_tokens:,} completion tokens{thought}{uncounted}, "
         f"{usage.seconds:.1f} s of model time, {cost}"
     )
+
+
+ALL_CASES = "all"
+"""The arm of cases without one."""
+
+
+class RunProgress:
+    """Counts of finished cases, by arm."""
+
+    def __init__(self) -> None:
+        self.usage = Usage()
+        """The usage of this session."""
+        self.finished: Counter[str] = Counter()
+        self.failed: Counter[str] = Counter()
+        self.right: Counter[str] = Counter()
+        self.scored: Counter[str] = Counter()
+
+    def add_earlier(self, outcomes: Iterable[Outcome]) -> None:
+        """Count cases of earlier sessions, except failed ones, which are answered again."""
+        for outcome in outcomes:
+            if outcome.state != "failed":
+                self._count(outcome)
+
+    def add(self, case: Case, answer: Answer) -> None:
+        """Count a case that has just been answered."""
+        self.usage += answer.usage
+        self._count(score_case(case, answer))
+
+    def _count(self, outcome: Outcome) -> None:
+        arm = str(outcome.condition.get("arm", ALL_CASES))
+        value = score_outcome(outcome, "right")
+        self.finished[arm] += 1
+        self.failed[arm] += outcome.state == "failed"
+        if value is None or outcome.chance is None:
+            return
+        self.scored[arm] += 1
+        self.right[arm] += int(value)
+
+    def share_right(self, arm: str) -> Mean | None:
+        """Return the share right among the cases of an arm that can be scored, or None if there are none.
+
+        The interval is Wilson's, as if each question occurred once.
+        """
+        n = self.scored[arm]
+        if not n:
+            return None
+        return Mean(self.right[arm] / n, wilson(self.right[arm], n), n)
+
+
+def find_arm(case: Case) -> str:
+    """Return the arm under which a case is counted."""
+    return str(case.condition.get("arm", ALL_CASES))

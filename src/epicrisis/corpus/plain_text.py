@@ -1,4 +1,4 @@
-"""Read plain text and Markdown files: one document for each."""
+"""Read plain text and Markdown files: one document for each, with its first heading as the title."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 
 from epicrisis.core.types import Document
 from epicrisis.corpus.encodings import decode_text, encoding_remark
-from epicrisis.corpus.markdown import find_heading
 from epicrisis.corpus.reader_base import FileRemark, Skipped, read_limited, skip
 
 MAX_TEXT_BYTES = 64 * 1024 * 1024
@@ -34,3 +33,19 @@ def read_document(path: Path, name: str) -> Iterator[Document | Skipped | FileRe
         yield Document(id=f"file:{name}", text=text, title=heading or Path(name).stem, source=name)
         if encoding:
             yield encoding_remark(name, encoding)
+
+
+def find_heading(text: str) -> str:
+    """Return the first heading of the form `# Heading` outside fenced code, or an empty string."""
+    is_fenced = False
+    for line in text.split("\n"):
+        if line.startswith(("```", "~~~")):
+            is_fenced = not is_fenced
+        rest = line.lstrip("#")
+        if not is_fenced and 1 <= len(line) - len(rest) <= 6 and rest.startswith((" ", "\t")):
+            words = rest.split()
+            if words and not words[-1].strip("#"):
+                words.pop()
+            if words:
+                return " ".join(words)
+    return ""

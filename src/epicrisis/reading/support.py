@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 
 from epicrisis.core.quantities import Quantity, find_quantities, shows_quantity
 from epicrisis.core.types import SupportState
-from epicrisis.reading.abbreviations import find_abbreviations, spell_out
 from epicrisis.reading.claims import EffectClaim, Sign, compares, list_signs, read_claim, remove_signs
 from epicrisis.reading.comparisons import Comparison
 from epicrisis.reading.direction_rules import denies_effect, find_direction, list_stems, split_clauses, states_aim
@@ -25,6 +24,35 @@ from epicrisis.reading.opposites import count_opposites, list_opposites
 from epicrisis.reading.roles import STATES_RESULTS, name_role
 from epicrisis.reading.spellings import list_spellings
 from epicrisis.reading.subject_words import list_subject_words
+
+_SHORT = re.compile(r"\(([A-Za-z][A-Za-z0-9-]{1,7})\)")
+_FULL_WORD = re.compile(r"[A-Za-z0-9]+")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
+_REACH = 120
+"""Characters before an abbreviation in which its long form is."""
+
+
+def find_abbreviations(text: str) -> dict[str, str]:
+    """Return the long form of each abbreviation in parentheses whose letters begin the words before it."""
+    names: dict[str, str] = {}
+    for match in _SHORT.finditer(text):
+        letters = [letter.lower() for letter in match[1] if letter.isalpha()]
+        if sum(letter.isupper() for letter in match[1]) < 2:
+            continue
+        before = text[max(0, match.start() - _REACH) : match.start()]
+        words = list(_FULL_WORD.finditer(before))[-len(letters) :]
+        if len(words) == len(letters) and [word[0][0].lower() for word in words] == letters:
+            names.setdefault(match[1], before[words[0].start() :].strip())
+    return names
+
+
+def spell_out(text: str, names: Mapping[str, str]) -> str:
+    """Return a text with the long form in the place of each abbreviation, unless it has the long form already."""
+    lower = text.lower()
+    return _NAME.sub(
+        lambda match: names[match[0]] if match[0] in names and names[match[0]].lower() not in lower else match[0], text
+    )
+
 
 SAME_WORDS = 0.7
 """Share of a claim's words in one sentence from which the sentence says the same, if nothing differs that matters."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from epicrisis.evaluation.analysis.letter_preference import describe_letter_preferences
-from epicrisis.evaluation.experiments.run_findings import read_findings
+from epicrisis.evaluation.experiments.run_findings import describe_letter_preferences, read_findings
 from epicrisis.evaluation.runs.recorded_run import open_runs
 from tests.support.run_folders import folder
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from epicrisis.cli.run_progress import ALL_CASES, RunProgress, find_arm
 from epicrisis.core.answers import Answer, Failure, Usage
 from epicrisis.core.types import AnswerState, Question
-from epicrisis.evaluation.analysis.run_progress import ALL_CASES, RunProgress, find_arm
 from epicrisis.evaluation.analysis.statistics import wilson
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome

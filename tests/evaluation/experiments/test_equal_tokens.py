@@ -24,9 +24,8 @@ from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.equal_tokens import ARMS, EXPERIMENT, find_evidence_place
 from epicrisis.evaluation.experiments.equal_tokens_tables import ARM_ORDER, FRONTIER, LIMIT, OVER, SPENT, TOKENS
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Grid
-from epicrisis.evaluation.experiments.passage_source import library_source
+from epicrisis.evaluation.experiments.passage_source import RememberingEncoder, library_source
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
-from epicrisis.evaluation.experiments.vector_memory import RememberingEncoder
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.recorded_run import open_runs

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from epicrisis.evaluation.analysis.statistics import Difference, Mean
 from epicrisis.evaluation.analysis.table import Table
+from epicrisis.evaluation.experiments.record_studies import build_fact_tables
 from epicrisis.evaluation.grading.computed_answers import ComputedGrade
-from epicrisis.evaluation.grading.fact_tables import build_fact_tables
 from epicrisis.evaluation.grading.measurements import MeasuredCase
 from epicrisis.evaluation.grading.scored_answers import Ending
 

@@ -19,7 +19,7 @@ from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.experiments import positions
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
-from epicrisis.evaluation.runs import versions
+from epicrisis.evaluation.runs import run_folder
 from epicrisis.evaluation.runs.case import Case, canonical_condition
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, Run, describe_dataset, read_manifest
@@ -319,25 +319,25 @@ def test_git_commit_states_commit_and_changes(tmp_path: Path) -> None:
     source = tmp_path / "src" / "epicrisis"
     source.mkdir(parents=True)
     (source / "__init__.py").write_text("", encoding="utf-8")
-    assert versions.git_commit(source) is None
+    assert run_folder.git_commit(source) is None
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@x", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     git("init", "-q")
-    assert versions.git_commit(source) is None, "in a checkout, but no part of it"
+    assert run_folder.git_commit(source) is None, "in a checkout, but no part of it"
     git("add", "src")
     git("commit", "-qm", "first")
-    assert versions.git_commit(source) == (git("rev-parse", "HEAD"), False)
+    assert run_folder.git_commit(source) == (git("rev-parse", "HEAD"), False)
     (tmp_path / "answers.jsonl").write_text("", encoding="utf-8")
-    assert versions.git_commit(source) == (git("rev-parse", "HEAD"), False)
+    assert run_folder.git_commit(source) == (git("rev-parse", "HEAD"), False)
     (source / "new.py").write_text("", encoding="utf-8")
-    assert versions.git_commit(source) == (git("rev-parse", "HEAD"), True)
+    assert run_folder.git_commit(source) == (git("rev-parse", "HEAD"), True)
     shutil.rmtree(tmp_path / ".git")
-    assert versions.git_commit(source) is None
+    assert run_folder.git_commit(source) is None
 
 
 def test_git_commit_without_git_returns_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert versions.git_commit() is None
+    assert run_folder.git_commit() is None

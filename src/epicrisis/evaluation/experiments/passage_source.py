@@ -5,19 +5,32 @@ All calls are synchronous, because cases are built before the first question is 
 
 from __future__ import annotations
 
+import math
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any, Literal, TypeAlias
+
+import numpy as np
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.partitioning import PASSAGES_PER_DOCUMENT
-from epicrisis.core.protocols import Reranker, fetch_all
-from epicrisis.core.types import CountUnit, Hit, Passage, Question, Ranking, Scope, SearchMode, SentenceRanking
-from epicrisis.evaluation.experiments.vector_memory import RememberingEncoder
+from epicrisis.core.protocols import Encoder, Reranker, Vectors, fetch_all
+from epicrisis.core.types import (
+    CharacterSpan,
+    CountUnit,
+    Hit,
+    Passage,
+    Question,
+    Ranking,
+    Scope,
+    SearchMode,
+    SentenceRanking,
+)
 from epicrisis.library.passage_lookup import read_document_passages, sample_passages
 from epicrisis.pipeline import evidence_selection
 from epicrisis.pipeline.components import LibrarySearch, build_scope
-from epicrisis.retrieval.candidate_words import score_candidates
 from epicrisis.retrieval.preflight import ScoredIds
 from epicrisis.settings.settings import Settings
 
@@ -167,3 +180,96 @@ def _draw_pool(library_search: LibrarySearch, seed: int, scope: Scope, count: Co
         start = max(0, min(passage.ordinal, len(document) - PASSAGES_PER_DOCUMENT))
         pool += document[start : start + PASSAGES_PER_DOCUMENT]
     return pool
+
+
+TEXTS = 50_000
+"""Texts whose vectors are kept: 75 MB with 384 dimensions. The one used longest ago is forgotten first."""
+
+
+class RememberingEncoder:
+    """The same vectors as those of `encoder`, computed once for each text."""
+
+    def __init__(self, encoder: Encoder, texts: int = TEXTS) -> None:
+        self._encoder = encoder
+        self._texts = texts
+        self._vectors: OrderedDict[tuple[str, str], Vectors] = OrderedDict()
+
+    @property
+    def fingerprint(self) -> str:
+        """Return that of the encoder."""
+        return self._encoder.fingerprint
+
+    @property
+    def dimensions(self) -> int:
+        """Return those of the encoder."""
+        return self._encoder.dimensions
+
+    @property
+    def max_tokens(self) -> int:
+        """Return the limit of the encoder."""
+        return self._encoder.max_tokens
+
+    @property
+    def max_query_tokens(self) -> int:
+        """Return the limit of the encoder."""
+        return self._encoder.max_query_tokens
+
+    def token_spans(self, text: str) -> Sequence[CharacterSpan]:
+        """Return the spans of all content tokens of the text."""
+        return self._encoder.token_spans(text)
+
+    def encode_queries(self, texts: Sequence[str]) -> Vectors:
+        """Return the vectors of queries, which are not kept."""
+        return self._encoder.encode_queries(texts)
+
+    def encode_passages(self, texts: Sequence[tuple[str, str]]) -> Vectors:
+        """Return the vectors of passages in order. Only unknown texts are encoded."""
+        missing = [text for text in dict.fromkeys(texts) if text not in self._vectors]
+        fresh = self._encoder.encode_passages(missing) if missing else ()
+        fresh_vectors = dict(zip(missing, fresh, strict=True))
+        rows: list[Vectors] = []
+        for text in texts:
+            vector = fresh_vectors[text] if text in fresh_vectors else self._vectors[text]
+            self._vectors[text] = vector
+            self._vectors.move_to_end(text)
+            rows.append(vector)
+        while len(self._vectors) > self._texts:
+            self._vectors.popitem(last=False)
+        return np.stack(rows) if rows else self._encoder.encode_passages([])
+
+
+K1, B, EPSILON = 1.5, 0.75, 0.25
+"""The defaults of rank_bm25. EPSILON is the share of the mean IDF that a negative IDF is replaced by."""
+
+
+def score_candidates(query: str, texts: Sequence[str]) -> list[float]:
+    """Return the BM25 score of each text for the query. A text without a word of the query has 0.
+
+    A word that the query repeats counts each time.
+    """
+    documents = [text.split(" ") for text in texts]
+    if not documents:
+        return []
+    counts = list(map(Counter, documents))
+    idf = _measure_idf(counts)
+    mean_length = fmean(map(len, documents))
+    words = [word for word in query.split(" ") if word in idf]
+    scores: list[float] = []
+    for count, document in zip(counts, documents, strict=True):
+        norm = K1 * (1 - B + B * len(document) / mean_length)
+        score = 0.0
+        for word in words:
+            score += idf[word] * count[word] * (K1 + 1) / (count[word] + norm)
+        scores.append(score)
+    return scores
+
+
+def _measure_idf(counts: Sequence[Counter[str]]) -> dict[str, float]:
+    """Return the IDF of each word. A negative one is replaced by EPSILON times the mean of all."""
+    holding: Counter[str] = Counter()
+    for count in counts:
+        holding.update(count.keys())
+    n = len(counts)
+    idf = {word: math.log(n - k + 0.5) - math.log(k + 0.5) for word, k in holding.items()}
+    floor = EPSILON * fmean(idf.values())
+    return {word: floor if value < 0 else value for word, value in idf.items()}

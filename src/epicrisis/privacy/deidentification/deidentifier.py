@@ -23,7 +23,7 @@ from epicrisis.privacy.deidentification.patterns import find_patterns
 from epicrisis.privacy.deidentification.presidio import find_with_presidio
 from epicrisis.privacy.deidentification.spans import Identifier, IdentifierKind, merge_identifiers
 from epicrisis.privacy.deidentification.surrogates import Surrogates, match_case
-from epicrisis.privacy.deidentification.unlisted_places import find_unlisted_places
+from epicrisis.privacy.deidentification.unlisted_names import find_unlisted_places
 
 RECOGNIZER_VERSION = "6"
 """Changes whenever the recognizers do: a measurement is valid for one version only."""

@@ -7,13 +7,14 @@ a drug; two of them with capitals, or one beside an initial or a listed name, ar
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from functools import lru_cache
 from importlib.resources import files
 
 from epicrisis.privacy.deidentification.common_words import COMMON_WORDS
-from epicrisis.privacy.deidentification.eponyms import CLINICAL_NOUNS, EPONYMS, ORDINARY_WORDS, WARDS
+from epicrisis.privacy.deidentification.eponyms import BRANDS, CLINICAL_NOUNS, EPONYMS, ORDINARY_WORDS, WARDS
 from epicrisis.privacy.deidentification.name_lists import LOWER, UPPER, read_name_lists
+from epicrisis.privacy.deidentification.patterns import STATES
 
 _DICTIONARY = "frequency_dictionary_en_82_765.txt"
 _UPPER = f"[{UPPER}]"
@@ -293,3 +294,39 @@ def _is_foreign(word: str) -> bool:
 
 def _is_listed_or_unknown(word: str) -> bool:
     return _is_listed(word) or _is_unknown(word)
+
+
+_WORD = rf"(?:['\u2019]s-)?[{UPPER}][{LOWER}][{UPPER}{LOWER}'\u2019]{{0,24}}(?:-[{UPPER}{LOWER}'\u2019]{{1,20}}){{0,3}}"
+_LINK = r"(?:(?:of|and|&|or|upon|on|du|de|de la|la|le|am|an der|sur|del|los|las|van|der)[ ])?"
+PLACE = re.compile(
+    rf"(?<![^\W_])(?P<before>[{LOWER}]{{1,20}})[ ](?:the[ ])?(?P<place>{_WORD}(?:[ ]{_LINK}{_WORD}){{0,4}})"
+    r"(?![^\W_]|['\u2019]s)(?:[ ](?P<next>[^\W\d_]{1,30}))?"
+)
+_CAPITAL = re.compile(_WORD)
+_BEFORE_TOWN = frozenset("in at near outside around to from off toward towards past via visited visiting".split())  # noqa: SIM905
+_NO_PLACES = frozenset(
+    "group groups table figure phase stage step cohort arm panel chapter section appendix grade level type english "  # noqa: SIM905
+    "spanish chinese arabic russian portuguese italian caucasian caucasians african asian western eastern".split()
+)
+
+
+def find_unlisted_places(text: str) -> Iterator[tuple[int, int]]:
+    """Yield start and end of places and employers. They may be people too."""
+    for match in PLACE.finditer(text):
+        words = [word.casefold() for word in _CAPITAL.findall(match["place"])]
+        is_before_noun = (match["next"] or "").casefold() in CLINICAL_NOUNS
+        if is_before_noun or DOSE.match(text, match.end("place")) or _are_clinical(words):
+            continue
+        if len(words) == 1:
+            is_place = match["before"] in _BEFORE_TOWN and words[0] not in ORDINARY_WORDS | _NO_PLACES | STATES
+        else:
+            is_place = not ORDINARY_WORDS.issuperset(words)
+        if is_place:
+            yield match.span("place")
+
+
+def _are_clinical(words: Sequence[str]) -> bool:
+    """Return whether one of the words is a ward or the like, all are eponyms, or the last one ends as a drug does."""
+    if any(word in WARDS or word in CLINICAL_NOUNS or word in BRANDS for word in words) or EPONYMS.issuperset(words):
+        return True
+    return not is_frequent(words[-1]) and CLINICAL_ENDING.search(words[-1]) is not None
