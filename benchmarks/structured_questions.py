@@ -35,7 +35,7 @@ from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import LibraryStore
 from epicrisis.pipeline.components import LibrarySearch
 from epicrisis.pipeline.pipeline import Pipeline
-from epicrisis.records.fact_questions.fact_answer import compute
+from epicrisis.records.fact_questions.answer import compute
 from epicrisis.records.fact_questions.fact_conflicts import NoteSentence, find_value_conflicts
 from epicrisis.records.fact_questions.question_rules import plan_by_rules
 from epicrisis.records.fact_questions.record import read_fact_record

@@ -16,7 +16,7 @@ from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.reader_base import DeletedDocument, ReaderItem
 from epicrisis.corpus.readers import read_sources
 from epicrisis.corpus.removal_log import RemovalLog
-from epicrisis.records.fact_questions.fact_answer import compute
+from epicrisis.records.fact_questions.answer import compute
 from epicrisis.records.fact_questions.question_rules import plan_by_rules
 from epicrisis.records.fact_questions.record import read_fact_record
 from tests.support.ccda_documents import document, encounter, prefixed, related, section

@@ -21,7 +21,7 @@ from epicrisis.core.serialization import to_json
 from epicrisis.core.types import Document, Passage, Question, Scope
 from epicrisis.pipeline.overrides import RunOverrides
 from epicrisis.pipeline.pipeline import Pipeline
-from epicrisis.records.fact_questions.fact_answer import compute
+from epicrisis.records.fact_questions.answer import compute
 from epicrisis.records.fact_questions.fact_conflicts import NoteSentence, find_drug_conflicts, find_value_conflicts
 from epicrisis.records.fact_questions.question_rules import plan_by_rules
 from epicrisis.records.fact_questions.record import PatientFacts, read_fact_record

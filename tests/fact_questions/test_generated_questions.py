@@ -9,7 +9,7 @@ import pytest
 
 from epicrisis.core.types import Scope
 from epicrisis.evaluation.grading.computed_answers import grade_computed
-from epicrisis.records.fact_questions.fact_answer import compute
+from epicrisis.records.fact_questions.answer import compute
 from epicrisis.records.fact_questions.question_rules import plan_by_rules
 from epicrisis.records.fact_questions.record import read_fact_record
 from tests.support.hashed_encoder import opened_library

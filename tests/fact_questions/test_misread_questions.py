@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from epicrisis.core.types import Passage
-from epicrisis.records.fact_questions.fact_answer import compute
+from epicrisis.records.fact_questions.answer import compute
 from epicrisis.records.fact_questions.question_rules import FactQuestion, draft_plan, plan_by_rules
 from epicrisis.records.fact_questions.record import read_fact_record
 from tests.fact_questions.test_computed_answers import Chart

@@ -13,7 +13,7 @@ from epicrisis.core.computed_values import ComputedAnswer
 from epicrisis.core.types import Document, Passage
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.readers import read_sources
-from epicrisis.records.fact_questions.fact_answer import compute
+from epicrisis.records.fact_questions.answer import compute
 from epicrisis.records.fact_questions.question_rules import plan_by_rules
 from epicrisis.records.fact_questions.record import PatientFacts, read_fact_record
 from tests.corpus.test_ccda_facts import observation, organizer, quantity

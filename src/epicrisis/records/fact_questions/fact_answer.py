@@ -10,13 +10,13 @@ from epicrisis.answering.strategy_context import Context
 from epicrisis.answering.structured_request import JsonFormat, Unreadable, read_object
 from epicrisis.core.answers import Notice
 from epicrisis.core.clinical_facts import FACTS
-from epicrisis.core.computed_values import NO_ENTRY, ComputedAnswer, FactOperation
+from epicrisis.core.computed_values import NO_ENTRY, FactOperation
 from epicrisis.core.dates import find_dates, time_range
 from epicrisis.core.errors import ChatError
 from epicrisis.core.prompts import render
 from epicrisis.core.types import Passage, Question
+from epicrisis.records.fact_questions.answer import compute
 from epicrisis.records.fact_questions.computation import Computation
-from epicrisis.records.fact_questions.entry_computations import compute_entries
 from epicrisis.records.fact_questions.fact_conflicts import (
     FactConflict,
     NoteSentence,
@@ -27,7 +27,6 @@ from epicrisis.records.fact_questions.fact_conflicts import (
 from epicrisis.records.fact_questions.fact_evidence import NO_FACTS, FactAnswer
 from epicrisis.records.fact_questions.question_rules import (
     FactQuestion,
-    UnclearQuestion,
     draft_plan,
     may_ask_for_facts,
     plan_by_rules,
@@ -35,7 +34,6 @@ from epicrisis.records.fact_questions.question_rules import (
 )
 from epicrisis.records.fact_questions.record import PatientFacts, read_fact_record
 from epicrisis.records.fact_questions.time_windows import ANY_TIME, TimeWindow
-from epicrisis.records.fact_questions.value_computations import compute_values
 
 PLANNER = "writer"
 """The role of the chat model that reads a question which the rules do not understand."""
@@ -115,14 +113,6 @@ def _split_notes(notes: Iterable[Passage], split: Callable[[str], Iterable[tuple
             place = passage.start + start
             sentences.setdefault((passage.document_id, place), NoteSentence(passage, place, passage.text[start:end]))
     return list(sentences.values())
-
-
-def compute(plan: FactQuestion | UnclearQuestion, record: PatientFacts) -> Computation:
-    """Return the computed answer, or the abstention with its reason."""
-    if isinstance(plan, UnclearQuestion):
-        reason = f"{plan.reason[:1].upper()}{plan.reason[1:]}."
-        return Computation(ComputedAnswer(plan.operation, plan.subject, "abstained", reason))
-    return compute_values(plan, record) if plan.topic == "values" else compute_entries(plan, record)
 
 
 PROMPTS = "epicrisis.records.fact_questions.prompts"
