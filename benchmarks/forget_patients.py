@@ -54,7 +54,7 @@ def build(folder: Path, patients: int) -> None:
     write_records(folder / "records", patients, (4_000,), seed=0)
     encoder = HashingEncoder()
     with open_or_create(folder / "ward", encoder, "hash") as store:
-        print(add_documents(store, read_sources([folder / "records" / "notes.csv"]), encoder))
+        print(add_documents(store, read_sources([folder / "records" / "record" / "notes.csv"]), encoder))
         run = folder / "runs" / "ward"
         run.mkdir(parents=True)
         (run / "manifest.json").write_text("{}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 import epicrisis
 from epicrisis import Document, EpicrisisError, Library
+from epicrisis.api import build_question
 from epicrisis.core.answers import Notice
 from epicrisis.core.errors import InputError, LibraryError, LibraryMissing, NetworkRefused, SettingsError
 from epicrisis.core.protocols import ChatRequest
@@ -167,7 +169,7 @@ def test_store_of_program_counts_as_notes_and_is_named(tmp_path: Path) -> None:
         sentences = library.evidence("colchicine")
         with pytest.raises(SettingsError, match=r"may hold patients' notes and example\.org is not this machine"):
             library.ask(QUESTION, model="http://example.org/v1#m", strategy="rag")
-        with pytest.raises(LibraryError, match="does not list its patients"):
+        with pytest.raises(LibraryError, match="lists neither documents nor patients"):
             library.patients()
     notices = [event for event in answer.trace if isinstance(event, Notice)]
     unchecked = [notice.message for notice in notices if notice.kind == "unchecked"]
@@ -220,3 +222,69 @@ def test_import_loads_nothing_heavy() -> None:
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
     assert "Library" in dir(epicrisis)
+
+
+@pytest.mark.slow
+def test_library_lists_counts_and_removes_documents(tmp_path: Path) -> None:
+    encoder = HashingEncoder(64)
+    with Library.create(tmp_path / "lib", encoder=encoder) as library:
+        assert (len(library), bool(library), library.documents()) == (0, True, ())
+        library.add(ASPIRIN, Document("pubmed:2", "Aspirin harms children.", "Aspirin in children"))
+        assert [entry.id for entry in library.documents()] == ["pubmed:1", "pubmed:2"]
+        assert len(library.search("aspirin", k=5)) == 2
+        with pytest.raises(InputError, match="not in the library: nonsense"):
+            library.remove("pubmed:2", "nonsense")
+        assert [hit.passage.document_id for hit in library.search("aspirin", k=5)] == ["pubmed:1"]
+        assert len(library) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "read"),
+    [("yes,no", {"A": "yes", "B": "no"}), (" yes , no,maybe", {"A": "yes", "B": "no", "C": "maybe"}), (None, {})],
+)
+def test_options_in_one_text_are_split_at_commas(options: str | None, read: dict[str, str]) -> None:
+    assert build_question("Does it help?", options).options == read
+
+
+@pytest.mark.parametrize("options", ["yes", ["yes"], {"A": "yes"}])
+def test_single_option_is_refused(options: str | list[str] | dict[str, str]) -> None:
+    with pytest.raises(InputError, match="give at least two, such as yes,no"):
+        build_question("Does it help?", options)
+
+
+def test_rankings_have_a_length_and_items(tmp_path: Path) -> None:
+    with Library.create(tmp_path / "lib", encoder=HashingEncoder(64)) as library:
+        library.add(ASPIRIN)
+        ranking, sentences = library.search("aspirin", k=3), library.evidence("Does aspirin help?")
+    assert (len(ranking), ranking[0]) == (1, ranking.hits[0])
+    assert (len(sentences), sentences[-1]) == (len(sentences.hits), sentences.hits[-1])
+
+
+@pytest.mark.slow
+def test_answer_prints_tabulates_and_saves_itself(tmp_path: Path) -> None:
+    with Library.create(tmp_path / "lib", encoder=HashingEncoder(64)) as library:
+        library.add(ASPIRIN)
+        answer = library.ask("What does aspirin do?", since="1900", by="bm25", k=4)
+    assert str(answer).startswith("Evidence: ")
+    assert [row.document_id for row in answer.studies] == ["pubmed:1"]
+    assert list(answer.to_dataframe()["document_id"]) == ["pubmed:1"]
+    for name in ("answer.docx", "answer.md", "answer.html", "answer.json", "answer.ris"):
+        answer.save(tmp_path / name)
+        assert (tmp_path / name).stat().st_size > 0
+    with pytest.raises(InputError, match=r"name the file \.docx"):
+        answer.save(tmp_path / "answer.jsonl")
+
+
+def test_since_of_a_call_is_that_of_the_scope(tmp_path: Path) -> None:
+    with Library.create(tmp_path / "lib", encoder=HashingEncoder(64)) as library:
+        library.add(replace(ASPIRIN, date="2001"))
+        assert len(library.search("aspirin", since="2002")) == 0
+        assert len(library.search("aspirin", since="2000")) == 1
+
+
+@pytest.mark.parametrize(("setting", "right"), [("stratgy", "strategy"), ("sinse", "since"), ("modell", "model")])
+def test_misspelled_setting_names_the_right_one(tmp_path: Path, setting: str, right: str) -> None:
+    with Library.create(tmp_path / "lib", encoder=HashingEncoder(64)) as library:
+        library.add(ASPIRIN)
+        with pytest.raises(SettingsError, match=f"did you mean {right}"):
+            library.ask("Does aspirin help?", **{setting: "rag"})  # type: ignore[arg-type]

@@ -60,7 +60,7 @@ def test_folder_without_lock_is_kept(tmp_path: Path) -> None:
 def test_records_replace_partial_file_of_killed_process(tmp_path: Path) -> None:
     killed(".records-", tmp_path)
     write_records(tmp_path, patients=1, tokens=[4000], questions_each=1)
-    assert {path.name for path in tmp_path.iterdir()} == {"README.md", "notes.csv", "questions.jsonl"}
+    assert {path.name for path in tmp_path.iterdir()} == {"README.md", "questions.jsonl", "record"}
 
 
 @pytest.mark.slow

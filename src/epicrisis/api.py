@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import string
+import sys
 import threading
 import warnings
 import weakref
@@ -18,16 +19,16 @@ from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 from epicrisis.core.answers import Answer, Answered, Event, Notice
 from epicrisis.core.errors import InputError, LibraryError
 from epicrisis.core.protocols import ChatModel, Encoder, PassageStore, Reranker
-from epicrisis.core.types import Document, Question, Ranking, SentenceRanking, SplitterName
+from epicrisis.core.types import Document, Question, Ranking, SearchMode, SentenceRanking, SplitterName
 from epicrisis.corpus.chunking import DEFAULT_OVERLAP
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.manifest import complete_manifest, read_manifest
-from epicrisis.library.patients import PatientRecord, Roster, holds_patients
+from epicrisis.library.patients import PatientRecord, Roster, delete_documents, holds_patients
 from epicrisis.models.model_pool import ModelPool, OwnKind
 from epicrisis.pipeline.components import LibrarySearch, load_ingest_encoder, open_library_search
 from epicrisis.pipeline.passage_search import search_passages, search_sentences
@@ -45,11 +46,14 @@ from epicrisis.system.local_only import local_path
 from epicrisis.system.remote_libraries import library_folder
 
 if TYPE_CHECKING:
+    from epicrisis.library.document_list import DocumentEntry
     from epicrisis.library.ingest_batches import IngestProgress, IngestReport
 
 _OBJECT_KEYS: Mapping[str, OwnKind] = {"encoder": "encoder", "store": "store"}
 """Settings that may be objects of the program."""
 T = TypeVar("T")
+Options: TypeAlias = Sequence[str] | Mapping[str, str] | None
+"""The options of a question: their texts, their texts by letter, or one text with commas (`yes,no`)."""
 
 
 class Library:
@@ -172,35 +176,61 @@ class Library:
                 self._close_searches()
         return report
 
-    def search(self, query: str, *, patient: str | None = None, **settings: Any) -> Ranking:
+    def search(
+        self,
+        query: str,
+        *,
+        patient: str | None = None,
+        k: int | None = None,
+        by: SearchMode | None = None,
+        since: str | None = None,
+        **settings: Any,
+    ) -> Ranking:
         """Return the passages nearest to a query, best first. `k` is their number, and `by` the kind of search.
 
         `patient` is an id or a record number. Raises InputError for an empty query or an unknown patient.
         """
-        checked = self._read_settings({"strategy": "rag", **settings})
+        named = _name_settings(settings, k=k, by=by, since=since)
+        checked = self._read_settings({"strategy": "rag", **named})
         return search_passages(checked, self._open_search(checked), query, patient, open_access(checked, self.path))
 
-    def evidence(self, question: str, *, patient: str | None = None, **settings: Any) -> SentenceRanking:
+    def evidence(
+        self,
+        question: str,
+        *,
+        patient: str | None = None,
+        sentences: int | None = None,
+        by: SearchMode | None = None,
+        since: str | None = None,
+        **settings: Any,
+    ) -> SentenceRanking:
         """Return the sentences that bear on a question, best first. `sentences` is their number. No model writes.
 
         The errors are those of `search`.
         """
-        checked = self._read_settings({**settings, "strategy": "evidence"})
+        named = _name_settings(settings, sentences=sentences, by=by, since=since)
+        checked = self._read_settings({**named, "strategy": "evidence"})
         return search_sentences(checked, self._open_search(checked), question, patient, open_access(checked, self.path))
 
     def ask(
         self,
         question: str | Question,
-        options: Sequence[str] | Mapping[str, str] | None = None,
+        options: Options = None,
         *,
         patient: str | None = None,
+        model: str | Path | ChatModel | None = None,
+        strategy: str | None = None,
+        k: int | None = None,
+        by: SearchMode | None = None,
+        since: str | None = None,
         **settings: Any,
     ) -> Answer:
         """Return the answer to a question. Without a model and a strategy it is the best sentences of the library.
 
         A failure of a model is an answer in state `failed`. Raises UserError for what only the user can correct.
         """
-        future = self._submit(self._answer(question, options, patient, settings))
+        named = _name_settings(settings, model=model, strategy=strategy, k=k, by=by, since=since)
+        future = self._submit(self._answer(question, options, patient, named))
         try:
             return future.result()
         except BaseException:
@@ -208,12 +238,44 @@ class Library:
             future.cancel()
             raise
 
-    def patients(self) -> tuple[PatientRecord, ...]:
-        """Return the patients of the library, without text of their notes. Empty for literature."""
+    def documents(self) -> tuple[DocumentEntry, ...]:
+        """Return the documents of the library without their text. Notes of patients are not listed: see `patients`."""
+        from epicrisis.library.document_list import DocumentFilter, list_documents
+
+        with self._open_store() as store:
+            return list_documents(store, DocumentFilter(), limit=sys.maxsize).documents
+
+    def __len__(self) -> int:
+        """Return the number of documents, notes included."""
+        with self._open_store() as store:
+            return store.count()[0]
+
+    def __bool__(self) -> bool:
+        """Return True: an empty library is one, too."""
+        return True
+
+    def remove(self, *ids: str) -> None:
+        """Delete documents by their ids. With a patient's last note, name and record numbers are deleted as well.
+
+        Raises InputError for ids that are not in the library, and deletes the others. Raises LibraryBusy.
+        """
+        with self._lock, self._open_store(write=True) as store:
+            existing = delete_documents(store, ids)
+            # What is open would still find them.
+            self._close_searches()
+        if unknown := [id_ for id_ in ids if id_ not in existing]:
+            raise InputError(f"not in the library: {', '.join(unknown)}; `documents()` lists the ids")
+
+    def _open_store(self, *, write: bool = False) -> LibraryStore:
+        """Open the library's own store. Raises LibraryError for a store of another package."""
         self._check_open()
         if load_settings(self._flags).store is not None:
-            raise LibraryError("a store of another package does not list its patients: ask about one by id")
-        with LibraryStore.open(self.path) as store:
+            raise LibraryError("a store of another package lists neither documents nor patients: ask about one by id")
+        return LibraryStore.open(self.path, write=write)
+
+    def patients(self) -> tuple[PatientRecord, ...]:
+        """Return the patients of the library, without text of their notes. Empty for literature."""
+        with self._open_store() as store:
             return tuple(Roster(store).patients().values())
 
     @classmethod
@@ -241,13 +303,19 @@ class Library:
     async def aask(
         self,
         question: str | Question,
-        options: Sequence[str] | Mapping[str, str] | None = None,
+        options: Options = None,
         *,
         patient: str | None = None,
+        model: str | Path | ChatModel | None = None,
+        strategy: str | None = None,
+        k: int | None = None,
+        by: SearchMode | None = None,
+        since: str | None = None,
         **settings: Any,
     ) -> Answer:
         """Return the answer to a question, as `ask` does. Cancelling the task stops the calls in flight."""
-        return await asyncio.wrap_future(self._submit(self._answer(question, options, patient, settings)))
+        named = _name_settings(settings, model=model, strategy=strategy, k=k, by=by, since=since)
+        return await asyncio.wrap_future(self._submit(self._answer(question, options, patient, named)))
 
     async def apatients(self) -> tuple[PatientRecord, ...]:
         """Return the patients of the library, as `patients` does."""
@@ -290,7 +358,7 @@ class Library:
     async def _answer(
         self,
         question: str | Question,
-        options: Sequence[str] | Mapping[str, str] | None,
+        options: Options,
         patient: str | None,
         flags: Mapping[str, Any],
     ) -> Answer:
@@ -368,9 +436,14 @@ class _EventLoopThread:
 async def stream(
     library: Path | str | None,
     question: str | Question,
-    options: Sequence[str] | Mapping[str, str] | None = None,
+    options: Options = None,
     *,
     patient: str | None = None,
+    model: str | Path | ChatModel | None = None,
+    strategy: str | None = None,
+    k: int | None = None,
+    by: SearchMode | None = None,
+    since: str | None = None,
     **settings: Any,
 ) -> AsyncIterator[Event]:
     """Yield the events of one question; the last one is `Answered`.
@@ -381,7 +454,8 @@ async def stream(
     """
     full_question = _build_question(question, options, patient)
     pool = ModelPool()
-    checked, notices = choose_strategy(check_settings(load_settings(_read_flags(settings, pool))))
+    named = _name_settings(settings, model=model, strategy=strategy, k=k, by=by, since=since)
+    checked, notices = choose_strategy(check_settings(load_settings(_read_flags(named, pool))))
     async with Pipeline.open(checked, library, notices=notices, pool=pool) as pipeline:
         async for event in pipeline.events(full_question):
             yield event
@@ -390,15 +464,22 @@ async def stream(
 def ask(
     library: Path | str | None,
     question: str | Question,
-    options: Sequence[str] | Mapping[str, str] | None = None,
+    options: Options = None,
     *,
     patient: str | None = None,
+    model: str | Path | ChatModel | None = None,
+    strategy: str | None = None,
+    k: int | None = None,
+    by: SearchMode | None = None,
+    since: str | None = None,
     **settings: Any,
 ) -> Answer:
     """Return the answer to one question, with the arguments of `stream`. For several questions, open a `Library`."""
 
+    named = _name_settings(settings, model=model, strategy=strategy, k=k, by=by, since=since)
+
     async def last_answer() -> Answer:
-        async for event in stream(library, question, options, patient=patient, **settings):
+        async for event in stream(library, question, options, patient=patient, **named):
             if isinstance(event, Answered):
                 return event.answer
         raise RuntimeError("a pipeline's last event is its answer")
@@ -408,6 +489,15 @@ def ask(
         return loop.submit(last_answer()).result()
     finally:
         loop.stop()
+
+
+def _name_settings(settings: Mapping[str, Any], **named: Any) -> dict[str, Any]:
+    """Return the settings with those that have an argument of their own; `since` belongs to the table `scope`."""
+    given = {name: value for name, value in named.items() if value is not None}
+    since = given.pop("since", None)
+    if since is not None:
+        given = merge_tables(given, {"scope": {"since": since}})
+    return merge_tables(settings, given)
 
 
 def _read_flags(settings: Mapping[str, Any], pool: ModelPool) -> dict[str, Any]:
@@ -437,9 +527,7 @@ def _register(pool: ModelPool, kind: OwnKind, model: str | Path | ChatModel | En
     return name
 
 
-def _build_question(
-    question: str | Question, options: Sequence[str] | Mapping[str, str] | None, patient: str | None
-) -> Question:
+def _build_question(question: str | Question, options: Options, patient: str | None) -> Question:
     """Return the question about this patient. Raises InputError if it names another one."""
     if not isinstance(question, Question):
         return build_question(question, options, patient)
@@ -448,12 +536,11 @@ def _build_question(
     return question if patient is None else replace(question, patient=patient)
 
 
-def build_question(
-    text: str, options: Sequence[str] | Mapping[str, str] | None = None, patient: str | None = None
-) -> Question:
+def build_question(text: str, options: Options = None, patient: str | None = None) -> Question:
     """Return a question about this patient's record. Options without letters get A, B, C... in order.
 
-    Raises InputError for an empty text and for text that is not UTF-8.
+    A text of options is split at its commas. Raises InputError for an empty text, for text that is not UTF-8, and for a
+    single option.
     """
     if not text.strip():
         raise InputError("the question is empty: give a text")
@@ -461,6 +548,10 @@ def build_question(
         text.encode()
     except UnicodeEncodeError:
         raise InputError("the question is not UTF-8: type it again, or set the terminal to UTF-8") from None
+    if isinstance(options, str):
+        options = [option.strip() for option in options.split(",") if option.strip()]
+    if options is not None and len(options) == 1:
+        raise InputError("a question with one option has no choice: give at least two, such as yes,no")
     if options is not None and not isinstance(options, Mapping):
         options = dict(zip(string.ascii_uppercase, options, strict=False))
     return Question(text=text, options=dict(options or {}), form="choice" if options else "open", patient=patient)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from epicrisis.cli import answer_output
 from epicrisis.core.errors import StorageError
+from epicrisis.report import saved_answers
 from tests.cli.conftest import Run
 from tests.support.run_folders import answers, folder, recipe
 
@@ -106,7 +106,7 @@ def test_write_page_is_readable_by_owner_only(tmp_path: Path) -> None:
         for text in ("old", "new"):
             page.touch()
             page.chmod(0o644)
-            answer_output.write_private_text(page, text)
+            saved_answers.write_private_text(page, text)
             assert stat.S_IMODE(page.stat().st_mode) == 0o600
     finally:
         os.umask(before)
@@ -121,7 +121,7 @@ def test_write_page_on_full_disk_leaves_old_page(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr("os.fsync", fail_to_sync)
     with pytest.raises(StorageError, match="No space left"):
-        answer_output.write_private_text(page, "new")
+        saved_answers.write_private_text(page, "new")
     assert page.read_text() == "old"
     assert list(tmp_path.iterdir()) == [page]
 

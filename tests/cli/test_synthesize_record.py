@@ -21,7 +21,7 @@ def test_synthesize_record_of_several_lengths_writes_all_files(run: Run, tmp_pat
     assert [round(record["tokens"] / 4000) for record in output["records"]] == [1, 2, 1]
     lines = (folder / "questions.jsonl").read_text(encoding="utf-8").splitlines()
     assert len(lines) == sum(record["questions"] for record in output["records"]) == 63
-    with (folder / "notes.csv").open(encoding="utf-8", newline="") as file:
+    with (folder / "record" / "notes.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert sum(len(row["text"]) for row in rows) == sum(record["characters"] for record in output["records"])
     assert "invented" in (folder / "README.md").read_text(encoding="utf-8")
@@ -41,9 +41,9 @@ def test_synthesize_record_with_structured_formats_writes_their_folders(run: Run
     result = run("synthesize-record", *arguments)
     assert result.exit_code == 0, result.output
     assert "structured entries" in result.output
-    names = ["README.md", "ccda", "fact_questions.jsonl", "facts.jsonl", "fhir", "notes.csv", "omop", "questions.jsonl"]
+    names = ["README.md", "fact_questions.jsonl", "facts.jsonl", "questions.jsonl", "record"]
     assert sorted(path.name for path in folder.iterdir()) == names
-    assert [path.name for path in (folder / "fhir").iterdir()] == ["fict0-001.json"]
+    assert [path.name for path in (folder / "record" / "fhir").iterdir()] == ["fict0-001.json"]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_synthesize_record_refused_leaves_no_files(run: Run, tmp_path: Path) -> 
     (tmp_path / "a").mkdir()
     result = run(*arguments, "--tokens", SHORTEST)
     assert result.exit_code == 0, result.output
-    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["README.md", "notes.csv", "questions.jsonl"]
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["README.md", "questions.jsonl", "record"]
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 

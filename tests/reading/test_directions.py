@@ -101,3 +101,16 @@ def test_early_and_deferred_treatment_are_not_confused(timing: str, direction: s
 )
 def test_options_that_name_directions(options: list[str], letters: dict[str, str]) -> None:
     assert match_options(dict(zip("ABCD", options, strict=False))) == letters
+
+
+@pytest.mark.parametrize(
+    ("question", "direction"),
+    [
+        ("Does aspirin reduce the risk of stroke?", None),
+        ("Does aspirin cause major bleeding?", "no-difference"),
+    ],
+)
+def test_direction_of_another_part_of_the_sentence_is_not_said(question: str, direction: str | None) -> None:
+    sentence = "Aspirin halved non-fatal stroke, and did not cause a significant excess of major bleeding."
+    effect = find_effect(question, sentence, "Aspirin in suspected myocardial infarction")
+    assert (effect and effect.direction) == direction

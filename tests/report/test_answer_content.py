@@ -81,9 +81,9 @@ def check_page(page: str) -> Checker:
     return checker
 
 
-def show(answer: Answer, *, quiet: bool = False) -> str:
+def show(answer: Answer, *, quiet: bool = False, verbose: bool = False) -> str:
     out = io.StringIO()
-    EventDisplay(Console(file=out, width=500)).show_answer(answer, quiet=quiet)
+    EventDisplay(Console(file=out, width=500)).show_answer(answer, quiet=quiet, verbose=verbose)
     return out.getvalue()
 
 
@@ -94,12 +94,11 @@ def test_answer_on_screen_begins_with_verdict_and_claims() -> None:
         "  * Aspirin lowers the risk. [1] (not checked)",
         "  * At term nothing changes. [2] (not checked)",
     ]
-    assert lines[4:11] == [
+    assert lines[4:10] == [
         "Sources",
         "  [1] Rolnik DL. Aspirin and pre-eclampsia. N Engl J Med. 2017",
         "      Study type: randomised trial",
-        "      “Aspirin lowered the risk.” (not checked)",
-        "      pubmed:1, section Results, page 3, characters 0 to 40",
+        "      “Aspirin lowered the risk.” (not checked, section Results, page 3)",
         "      PMID 28657417: https://pubmed.ncbi.nlm.nih.gov/28657417/",
         "  [2] Aspirin at term. Gut. 2001",
     ]
@@ -145,8 +144,9 @@ def test_mark_of_a_source_is_in_every_output(
 def test_second_sentence_of_a_retracted_source_has_its_mark_too() -> None:
     marked = replace(TRIAL, marks=("retracted",))
     answer = replace(ANSWER, strategy="evidence", citations=(marked, replace(marked, number=2, start=50, end=60)))
-    assert show(answer).count("[RETRACTED]") == 2
-    assert "Same source as [1]; pubmed:1" in show(answer)
+    assert show(answer, verbose=True).count("[RETRACTED]") == 2
+    assert "Same source as [1]; pubmed:1" in show(answer, verbose=True)
+    assert show(answer).count("[RETRACTED]") == 1
 
 
 def test_quotations_of_one_document_share_an_entry() -> None:
@@ -162,14 +162,14 @@ def test_support_is_stated_of_claims_and_of_their_sources() -> None:
     screen = show(replace(ANSWER, claims=(checked, CLAIMS[1])))
     assert "It doubles the risk. [1] (contradicted: the sentence says lowered)" in screen
     assert "At term nothing changes. [2] (not checked)" in screen
-    assert "“Aspirin lowered the risk.” (contradicted)" in screen
+    assert "“Aspirin lowered the risk.” (contradicted, section Results, page 3)" in screen
 
 
 def test_sentence_that_the_program_chose_is_called_so() -> None:
     chosen = replace(TRIAL, chosen_by_program=True)
     claim = replace(CLAIMS[0], support="supported", checked_by="rules")
     screen = show(replace(ANSWER, citations=(chosen,), claims=(claim,)))
-    assert "“Aspirin lowered the risk.” (supported, chosen by the program)" in screen
+    assert "“Aspirin lowered the risk.” (supported, chosen by the program, section Results, page 3)" in screen
 
 
 def test_withheld_claim_is_shown_with_its_reason() -> None:
@@ -245,7 +245,7 @@ def test_files_hold_every_line_of_the_screen() -> None:
     content = build_answer_content(answer)
     page = " ".join(" ".join(check_page(to_html(content)).text).split())
     markdown = to_markdown(content).replace("\\", "")
-    for line in filter(None, show(answer).splitlines()):
+    for line in filter(None, show(answer, verbose=True).splitlines()[:-1]):
         text = line.strip().removeprefix("* ").partition(": ")[2] or line.strip().removeprefix("* ")
         text = text.removeprefix("[1] ").removeprefix("[2] ")
         if text.startswith("https:"):
@@ -306,3 +306,34 @@ def test_escaped_text_is_no_markdown(text: str) -> None:
 )
 def test_many_markers_are_ranges(numbers: tuple[int, ...], markers: str) -> None:
     assert format_markers(numbers) == markers
+
+
+def test_evidence_on_screen_shows_each_study_once_and_no_offsets() -> None:
+    more = replace(TRIAL, number=3, quotation="Aspirin lowered the risk again.", start=50, end=80)
+    evidence = replace(ANSWER, strategy="evidence", claims=(), citations=(TRIAL, *ANSWER.citations[1:], more))
+    lines = show(evidence).splitlines()
+    assert [line for line in lines if line.startswith("  [")] == [
+        "  [1] “Aspirin lowered the risk.”",
+        "  [2] “Nothing changed.”",
+    ]
+    (about,) = [line for line in lines if "Rolnik DL" in line]
+    assert "randomised trial" in about
+    assert about.endswith("1 more sentence. https://pubmed.ncbi.nlm.nih.gov/28657417/")
+    assert not [line for line in lines if "characters" in line]
+    assert any("characters 50 to 80" in line for line in show(evidence, verbose=True).splitlines())
+
+
+def test_eight_studies_fit_on_a_screen() -> None:
+    citations = [
+        replace(TRIAL, number=n, document_id=f"pubmed:{n}", title=f"Trial {n}", reference=Reference(year=str(2000 + n)))
+        for n in range(1, 9)
+    ]
+    evidence = replace(ANSWER, strategy="evidence", claims=(), citations=tuple(citations))
+    assert len(show(evidence).splitlines()) <= 25
+
+
+def test_printed_answer_is_what_the_screen_shows() -> None:
+    lines = show(ANSWER).splitlines()
+    assert str(ANSWER).splitlines() == lines[: lines.index("-v shows where each sentence stands, and the steps") - 1]
+    failed = replace(ANSWER, state="failed", failure=Failure("EndpointUnreachable", "nobody answers"), claims=())
+    assert str(failed).splitlines()[0] == "No answer (failed): nobody answers"

@@ -37,7 +37,7 @@ COMMANDS = (
     "evaluate questions.jsonl --library lib --strategy zero-shot --model smollm2-135m --yes -o zero-shot",
     "compare zero-shot rag",
     "synthesize-record -o records --patients 2 --tokens 4000",
-    "library add ward records/notes.csv",
+    "library add ward records/record/notes.csv",
     "library patients ward",
     "ask ward --patient fict0-001 'Which antibiotic was given during the last stay?'",
     "models list",

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from typer import Argument, Option
 
-from epicrisis.cli.answer_output import READABLE_SUFFIXES
 from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.options import (
     ANSWER,
@@ -31,8 +30,9 @@ from epicrisis.cli.run_progress import confirm, usage_line
 from epicrisis.cli.terminal import say, show_json
 from epicrisis.core.answers import Answer, Answered, AnswerStarted, Event, Notice, TextDelta
 from epicrisis.core.errors import InputError
-from epicrisis.core.printable import agree, count_noun
+from epicrisis.core.printable import agree, count_noun, printable
 from epicrisis.core.types import CitationStyle, Question
+from epicrisis.report.saved_answers import READABLE_SUFFIXES
 
 if TYPE_CHECKING:
     from epicrisis.evaluation.runs.runner import RecordStore
@@ -114,6 +114,8 @@ def ask(
             say(f"note: {notice.message}", err=True)
         _answer_file(settings, library, questions, skipped, output, yes, json, on)
     else:
+        if question is None and not library.exists() and " " in str(library).strip():
+            fail(f'the library is missing: epicrisis ask LIBRARY "{printable(str(library))}"')
         fail("give either a question, or --file questions.jsonl -o answers.jsonl")
 
 
@@ -138,8 +140,8 @@ def _answer_one(
     """Answer a question, print the answer as `view` says, and write it to `output`, if any."""
     import asyncio
 
-    from epicrisis.cli.answer_output import check_answer_file, write_answer_file
-    from epicrisis.cli.event_display import EventDisplay
+    from epicrisis.cli.event_display import EventDisplay, describe_path
+    from epicrisis.report.saved_answers import check_answer_file, write_answer_file
 
     is_record = output is not None and check_answer_file(output)
     display = EventDisplay(style=style)
@@ -154,7 +156,7 @@ def _answer_one(
     else:
         display.show_answer(answer, quiet=view == "quiet")
     if output is not None and not is_record:
-        write_answer_file(output, answer, with_path=view == "verbose", style=style)
+        write_answer_file(output, answer, steps=describe_path(answer) if view == "verbose" else (), style=style)
     if answer.state in ("failed", "unparsed", "over-window"):
         fail(answer.failure.message if answer.failure else "no answer")
 
@@ -264,10 +266,7 @@ def parse_question(text: str, options: str | None, patient: str | None = None) -
 
     if text == "-":
         text = read_standard_input()
-    choices = None
-    if options:
-        choices = [option.strip() for option in options.split(",") if option.strip()]
-    return replace(build_question(text, choices), patient=patient)
+    return replace(build_question(text, options or None), patient=patient)
 
 
 def read_standard_input() -> str:

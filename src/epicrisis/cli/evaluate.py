@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
-from epicrisis.cli.answer_output import write_private_text
 from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import (
     ANSWER,
@@ -26,6 +25,7 @@ from epicrisis.cli.run_progress import run_cases, run_folder, show_runs
 from epicrisis.cli.terminal import say, say_sentence, show_data, show_findings, show_tables
 from epicrisis.core.errors import InputError
 from epicrisis.core.serialization import to_json
+from epicrisis.report.saved_answers import write_private_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -37,10 +36,6 @@ from epicrisis.core.answers import (
 )
 from epicrisis.core.printable import GUTTER, count_noun, printable, split_printable_lines
 from epicrisis.core.types import ArticleMark, CitationStyle, Preflight, Ranking
-
-if TYPE_CHECKING:
-    from epicrisis.report.answer_content import AnswerSection
-    from epicrisis.report.computed_table import ValueTable
 
 SNIPPET = 90
 MAX_IDS = 5
@@ -81,7 +76,7 @@ class EventDisplay:
                     self._notices.add(event.message)
             case Answered():
                 self._console.print()
-                self.show_answer(event.answer, with_usage=True)
+                self.show_answer(event.answer, verbose=True)
             case _:
                 self._step(event)
 
@@ -201,64 +196,28 @@ class EventDisplay:
         self._console.print(Text("".join(pieces)), end="", soft_wrap=True)
         self._streaming = True
 
-    def show_answer(self, answer: Answer, *, quiet: bool = False, with_usage: bool = False) -> None:
-        """Show the answer: verdict and claims, and unless `quiet` the sources, disagreements and gaps."""
-        from epicrisis.report.answer_content import build_answer_content
+    def show_answer(self, answer: Answer, *, quiet: bool = False, verbose: bool = False) -> None:
+        """Show the answer: verdict and claims, and unless `quiet` the sources, disagreements and gaps.
+
+        With `verbose` also every sentence with its place in the document, and the usage.
+        """
+        from epicrisis.report.answer_text import build_screen_content, lay_out
 
         references = None
         if self._style is not None:
             from epicrisis.report.citation_styles import list_answer_references
 
             references = list_answer_references(answer, self._style)
-        content = build_answer_content(answer, references)
-        first, *rest = content.verdict
-        if content.failed:
-            # The command ends with the reason on standard error.
-            self._print(Text(content.head, style="bold"))
-        else:
-            self._print(Text.assemble((content.head, "bold"), f": {first}"))
-            for line in rest:
-                self._print(Text(f"{GUTTER}{line}"))
-        for claim in content.claims:
-            self._line(f"  * {claim}")
-        for line in content.warnings:
-            self._print(Text(f"  {line}", style="yellow"))
-        if not quiet:
-            for line in content.remarks:
-                self._line(f"  {line}")
-            for section in content.sections:
-                self._section(section)
-        if with_usage:
+        for line in lay_out(build_screen_content(answer, references, verbose=verbose), quiet=quiet):
+            text = Text(printable(line.text))
+            text.stylize(line.style, 0, line.styled)
+            self._print(text)
+        if answer.citations and not verbose and not quiet:
+            self._console.print()
+            self._say("[dim]-v shows where each sentence stands, and the steps[/dim]")
+        if verbose:
             self._console.print()
             self._say(f"[dim]{usage_line(answer.usage)}[/dim]")
-
-    def _section(self, section: AnswerSection) -> None:
-        self._console.print()
-        self._print(Text(section.heading, style="bold"))
-        if section.lead:
-            self._line(f"  {section.lead}")
-        if section.table is not None:
-            self._table(section.table)
-        for entry in section.entries:
-            mark = f" [{entry.warning}]" if entry.warning else ""
-            self._line(f"  {entry.label}{mark} {entry.text}")
-            for detail in entry.details:
-                self._line(f"      {detail}")
-            for link in entry.links:
-                self._line(f"      {link.label} {link.identifier}: {link.url}")
-        for line in section.lines:
-            self._line(f"  * {line}")
-
-    def _table(self, table: ValueTable) -> None:
-        """Show a table with aligned columns, and the line of its values. The last column is as long as it is."""
-        widths = [0] * len(table.columns)
-        for row in (table.columns, *table.rows):
-            widths = [max(width, cell_len(cell)) for width, cell in zip(widths, row, strict=True)]
-        for row in (table.columns, *table.rows):
-            cells = [cell + " " * (width - cell_len(cell)) for width, cell in zip(widths, row, strict=True)]
-            self._line(f"  {'  '.join(cells).rstrip()}")
-        if table.sparkline:
-            self._line(f"  {table.sparkline}")
 
 
 def describe_path(answer: Answer) -> list[str]:

@@ -118,7 +118,7 @@ def delete(
     """
     from epicrisis.library.inventory import LibraryInventory
     from epicrisis.library.library import LibraryStore
-    from epicrisis.library.patients import forget_patients, read_document_patients
+    from epicrisis.library.patients import delete_documents, read_document_patients
 
     if bool(documents) == (file is not None):
         fail("give either ids of documents, or --file with one file")
@@ -127,11 +127,7 @@ def delete(
         if file is not None:
             ids = find_file_documents(store, file)
             confirm(None if yes else _ask_deletion(file, read_document_patients(store, ids)), "no document was deleted")
-        # Opening the library completed a deletion that was killed after its commit.
-        existing = {*store.content_hashes(ids), *store.settled_deletions}
-        owners = set(filter(None, read_document_patients(store, list(existing)).values()))
-        store.delete(ids)
-        forget_patients(store, owners)
+        existing = delete_documents(store, ids)
         if file is not None:
             with LibraryInventory.open(store) as inventory:
                 inventory.forget_sources(inventory.sources_of_file(os.path.realpath(file.expanduser())))

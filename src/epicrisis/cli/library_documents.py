@@ -358,9 +358,9 @@ def _deidentify_documents(
 
 def _write_documents(documents: Iterable[Document], output: Path | None) -> int:
     """Write the documents to a file, by its suffix, or as lines to standard output. Return their number."""
-    from epicrisis.cli.answer_output import check_new_file, open_new_file, write_private_text
     from epicrisis.library.document_export import to_json_line
     from epicrisis.report.citation_files import CITATION_WRITERS, find_citation_suffix, make_document_source
+    from epicrisis.report.saved_answers import check_new_file, open_new_file, write_private_text
 
     count = 0
     if output is None:

@@ -168,7 +168,7 @@ def generate(
     ]
 )
 def synthesize_record(
-    output: Annotated[Path, output_option(help="New folder for notes.csv and questions.jsonl.")],
+    output: Annotated[Path, output_option(help="New folder for record/notes.csv and questions.jsonl.")],
     patients: Annotated[int, Option("--patients", min=1, max=999, help="Number of patients.")] = 10,
     tokens: Annotated[
         str,
@@ -223,5 +223,5 @@ def synthesize_record(
             f"{count_noun(short, 'record')} {have} fewer than {questions_each} questions with a known answer; "
             "longer ones have more"
         )
-    extra_files = f", facts.jsonl, fact_questions.jsonl, {', '.join(formats)}" if formats else ""
-    say(f"in {output}: notes.csv, questions.jsonl, README.md{extra_files} (all fictional)")
+    extra_files = ", facts.jsonl, fact_questions.jsonl" if formats else ""
+    say(f"in {output}: record (to add to a library), questions.jsonl, README.md{extra_files} (all fictional)")

@@ -23,8 +23,8 @@ _TEXT_LINES = 2
 
 def check_search_file(path: Path) -> None:
     """Raise InputError if the documents found could not be written to the file."""
-    from epicrisis.cli.answer_output import PAGE_SUFFIXES, check_new_file, check_page_file
     from epicrisis.report.citation_files import find_citation_suffix
+    from epicrisis.report.saved_answers import PAGE_SUFFIXES, check_new_file, check_page_file
 
     if find_citation_suffix(path.name):
         check_new_file(path)
@@ -36,9 +36,9 @@ def check_search_file(path: Path) -> None:
 
 def write_search_file(path: Path, ranking: Ranking, query: str, style: CitationStyle | None = None) -> None:
     """Write the documents found to a file, by its suffix, readable by its owner only. Raises StorageError."""
-    from epicrisis.cli.answer_output import write_page_file, write_private_text
     from epicrisis.report.citation_files import CITATION_WRITERS, find_citation_suffix, list_passage_sources
     from epicrisis.report.citation_styles import list_search_references
+    from epicrisis.report.saved_answers import write_page_file, write_private_text
     from epicrisis.report.search_results import build_search_content
 
     if suffix := find_citation_suffix(path.name):

@@ -93,7 +93,9 @@ def serve(
     *,
     flags: Flags,
 ) -> None:
-    """Serve the API for these libraries, until Ctrl-C. Running questions finish before it ends.
+    """Serve a page to ask these libraries, and an API for programs, until Ctrl-C.
+
+    Open http://127.0.0.1:8080 in a browser. Running questions finish before the server ends.
 
     Without --model and --strategy, answers are the sentences of the library that bear on the question. A library of
     patients' notes, and an address other than this machine, need users (`epicrisis users add`).

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from epicrisis.core.computed_values import COMPUTATION, ComputedAnswer
-from epicrisis.core.notebook_display import NotebookDisplay
+from epicrisis.core.display import NotebookDisplay, load_displays
 from epicrisis.core.printable import count_noun, shorten
 from epicrisis.core.references import Reference
+from epicrisis.core.studies import StudyRow
 from epicrisis.core.study_types import StudyTypeMatch
 from epicrisis.core.types import (
     AnswerState,
@@ -23,6 +25,9 @@ from epicrisis.core.types import (
     SentenceSelector,
     SupportState,
 )
+
+if TYPE_CHECKING:
+    import pandas
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,6 +366,30 @@ class Answer(NotebookDisplay):
     def model_state(self) -> AnswerState:
         """The state of the chat model's own answer. It differs from `state` if only the computed answer stands."""
         return self.state if self.model_outcome is None else self.model_outcome.state
+
+    @property
+    def studies(self) -> tuple[StudyRow, ...]:
+        """One row for each cited study, in the order of the answer: reference, type, year, direction, sentence, link.
+
+        What is not known, or not sure, is empty.
+        """
+        return load_displays().list_studies(self)  # type: ignore[no-any-return]
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """Return the studies as a table, with the fields of `StudyRow`. Raises ModelMissing without pandas."""
+        return load_displays().tabulate_studies(self)
+
+    def save(self, path: Path | str) -> None:
+        """Write the answer with its sources, readable by its owner only; the suffix says how.
+
+        `.docx`, `.md`, `.html` and `.json` are the answer; `.bib`, `.ris` and `.csl.json` its sources. A file that
+        this program did not write is not replaced. Raises InputError and StorageError.
+        """
+        load_displays().save(self, path)
+
+    def __str__(self) -> str:
+        """Return what `epicrisis ask` prints: the answer with its sources."""
+        return load_displays().draw_text(self)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         """Return one short line. `epicrisis.to_json` has everything."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from epicrisis.core.dates import first_day, last_day
-from epicrisis.core.notebook_display import NotebookDisplay
+from epicrisis.core.display import NotebookDisplay
 from epicrisis.core.printable import count_noun, shorten
 
 Metadata: TypeAlias = Mapping[str, Any]
@@ -313,6 +313,12 @@ class Ranking(NotebookDisplay):
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
 
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    def __getitem__(self, index: int) -> Hit:
+        return self.hits[index]
+
     def __repr__(self) -> str:
         """Return one short line."""
         first = f": {shorten(self.hits[0].passage.title or self.hits[0].passage.text)}" if self.hits else ""
@@ -388,6 +394,12 @@ class SentenceRanking(NotebookDisplay):
 
     def __iter__(self) -> Iterator[SentenceHit]:
         return iter(self.hits)
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    def __getitem__(self, index: int) -> SentenceHit:
+        return self.hits[index]
 
     def __repr__(self) -> str:
         """Return one short line."""

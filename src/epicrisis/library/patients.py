@@ -187,6 +187,16 @@ def forget_patients(library: LibraryStore, patients: Iterable[str]) -> None:
     registry.forget_identities(library.path, set(patients) - Roster(library).patients().keys())
 
 
+def delete_documents(library: LibraryStore, ids: Sequence[str]) -> frozenset[str]:
+    """Delete these documents, and the identities of patients without remaining notes. Return which there were."""
+    # Opening the library completed a deletion that was killed after its commit.
+    existing = frozenset((*library.content_hashes(ids), *library.settled_deletions))
+    owners = set(filter(None, read_document_patients(library, list(existing)).values()))
+    library.delete(ids)
+    forget_patients(library, owners)
+    return existing
+
+
 def number_without_system(number: str) -> str:
     """Return the value of a record number `system|value`."""
     return number.rpartition("|")[2]

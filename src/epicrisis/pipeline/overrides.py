@@ -128,7 +128,7 @@ def _override_selection(context: Context, overrides: RunOverrides) -> SentenceSe
     ranking, sentences = overrides.ranking, overrides.sentences
 
     async def select_from_ranking(question: Question, k: int, part: Ranking | None) -> SentenceRanking:
-        return await context.select_sentences(question, k, part or ranking)
+        return await context.select_sentences(question, k, ranking if part is None else part)
 
     async def take_sentences(_: Question, k: int, part: Ranking | None) -> SentenceRanking:
         assert sentences is not None

@@ -30,6 +30,12 @@ _CLAUSE_END = re.compile(
     r"(?:was|were|had|did|showed)\b)",
     re.IGNORECASE,
 )
+_COMMON_SUBJECT = re.compile(
+    r",? (?:and|or|yet) (?=(?:(?:also|then|thus|significantly) )?"
+    r"(?:did|does|do|had|has|have|was|were|is|are|caused|showed|led|resulted|produced|gave)\b)",
+    re.IGNORECASE,
+)
+"""Where a sentence goes on about the same subject with another verb."""
 _FILLER_TEXT = (
     "a an the of in on at to for with without and or by from as is are was were be been than that this these those "
     "group groups arm patients patient participants subjects treatment therapy after before during between among "
@@ -176,6 +182,16 @@ def find_direction(text: str, comparison: Comparison) -> Direction:
         if direction != "none":
             return direction
     return _read_figures(clean, comparison)
+
+
+def find_clause_direction(text: str, comparison: Comparison) -> Direction:
+    """Return which way the outcome went in the part of a sentence that names it, by the rules.
+
+    Parts with a common subject are told apart too: `halved stroke, and did not cause bleeding`.
+    """
+    parts = [part for clause in split_clauses(_normalise(text)) for part in _COMMON_SUBJECT.split(clause)]
+    outcome = list_stems(comparison.outcome)
+    return find_direction(max(parts, key=lambda part: len(outcome & list_stems(part))), comparison)
 
 
 def denies_effect(text: str) -> bool:

@@ -22,6 +22,7 @@ from epicrisis.reading.direction_rules import (
     STEM_CHARACTERS,
     Direction,
     compare_figures,
+    find_clause_direction,
     find_direction,
     is_unwanted,
     list_p_values,
@@ -75,13 +76,14 @@ def find_effect(question: str, sentence: str, title: str = "") -> EffectReading 
 
     None if the question compares nothing, if the sentence states no result on the outcome, if neither sentence nor
     title names the intervention, and if the probability is too low. A sentence that names the opposite of a word of the
-    question (at term, preterm) is about something else.
+    question (at term, preterm) is about something else, and so is another part of the sentence.
     """
     comparison = read_comparison(question)
     if not is_about(question, comparison, sentence, title):
         return None
     effect = read_effect(sentence, comparison)
-    return effect if effect.is_sure else None
+    in_clause = find_clause_direction(sentence, comparison)
+    return effect if effect.is_sure and in_clause in (effect.direction, "none") else None
 
 
 def is_about(question: str, comparison: Comparison, sentence: str, title: str = "") -> bool:

@@ -109,13 +109,22 @@ class AnswerContent:
     sections: tuple[AnswerSection, ...] = field(default=())
 
 
-def build_answer_content(answer: Answer, references: AnswerSection | None = None) -> AnswerContent:
-    """Return what a reader is shown of an answer. `references`: the sources in a citation style, if wanted."""
+def build_answer_content(
+    answer: Answer,
+    references: AnswerSection | None = None,
+    *,
+    sources: AnswerSection | None = None,
+    with_places: bool = True,
+) -> AnswerContent:
+    """Return what a reader is shown of an answer. `references`: the sources in a citation style, if wanted.
+
+    `sources` takes the place of the list of sources. Without `with_places` it has no document ids and offsets.
+    """
     marks = {citation.number: citation.marks for citation in answer.citations}
     verdict, claims = _state_verdict(answer, marks)
     sections = (
         _describe_computed(answer),
-        _list_sources(answer),
+        sources or _list_sources(answer, with_places=with_places),
         references or AnswerSection(""),
         _list_conflicts(answer),
         AnswerSection("Not found, left out or failed", lines=_list_gaps(answer)),
@@ -327,7 +336,7 @@ def _remark(answer: Answer) -> Iterable[str]:
         yield f"Record read: patient {printable(answer.patient + name)}"
 
 
-def _list_sources(answer: Answer) -> AnswerSection:
+def _list_sources(answer: Answer, *, with_places: bool) -> AnswerSection:
     tabled = list_computed_numbers(answer)
     visible = tuple(citation for citation in answer.citations if citation.number not in tabled)
     if answer.strategy == EVIDENCE:
@@ -338,7 +347,9 @@ def _list_sources(answer: Answer) -> AnswerSection:
     for citation in citations:
         by_document.setdefault(citation.document_id, []).append(citation)
     same = describe_same_studies(citations)
-    entries = [_describe_source(answer, group, same.get(id_, "")) for id_, group in by_document.items()]
+    entries: list[SourceEntry] = []
+    for id_, group in by_document.items():
+        entries.append(_describe_source(answer, group, same.get(id_, ""), with_places=with_places))
     return AnswerSection(heading, tuple(entries))
 
 
@@ -369,7 +380,9 @@ def describe_same_studies(citations: Sequence[Citation]) -> dict[str, str]:
     return lines
 
 
-def _describe_source(answer: Answer, citations: Sequence[Citation], same_study: str) -> SourceEntry:
+def _describe_source(
+    answer: Answer, citations: Sequence[Citation], same_study: str, *, with_places: bool
+) -> SourceEntry:
     """Return the entry of one document with all its quoted sentences."""
     first = citations[0]
     details = [same_study] if same_study else []
@@ -378,8 +391,11 @@ def _describe_source(answer: Answer, citations: Sequence[Citation], same_study: 
         details.append(f"Study type: {studies[0].label}")
     for citation in citations:
         number = f"[{citation.number}] " if len(citations) > 1 else ""
-        details.append(printable(f"{number}“{citation.quotation}” ({describe_check(answer, citation)})"))
-        details.append(_describe_place(citation))
+        place = citation.reference.describe_place() if citation.verified and not with_places else ""
+        facts = f"{describe_check(answer, citation)}{f', {place}' if place else ''}"
+        details.append(printable(f"{number}“{citation.quotation}” ({facts})"))
+        if with_places:
+            details.append(_describe_place(citation))
     label = "".join(f"[{citation.number}]" for citation in citations)
     return SourceEntry(
         label, describe_reference(first), describe_marks(first.marks), tuple(details), first.reference.links

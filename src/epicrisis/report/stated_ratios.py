@@ -8,7 +8,8 @@ Only words of the sentence are read. Nothing is computed, converted or pooled.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from epicrisis.core.studies import StatedRatio
 
 _NUMBER = r"\d{1,3}(?:\.\d{1,4})?"
 _NAMES = {
@@ -33,21 +34,6 @@ _RATIO = re.compile(
     r"[^\d]{0,12}?(?:(?P<level>9\d(?:\.\d)?) ?(?:%|per ?cent) ?[^\d]{0,32}?)?"
     rf"(?P<low>{_NUMBER}) ?(?:-|to|,|;) ?(?P<high>{_NUMBER})(?![\d%]| ?%)"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class StatedRatio:
-    """A ratio with its interval, as a sentence states it."""
-
-    measure: str
-    """`risk ratio`, `hazard ratio`, with `adjusted` before it if the sentence says so."""
-    value: float
-    low: float
-    high: float
-    text: str
-    """`0.35 (0.15 to 0.81)`, in the digits of the sentence."""
-    level: str = ""
-    """The level of the interval in per cent, such as `95`. Empty if the sentence does not say it."""
 
 
 def find_ratio(sentence: str) -> StatedRatio | None:

@@ -11,17 +11,25 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from epicrisis.answering.study_details import StudyDetail, find_population, find_sample_size
 from epicrisis.core.answers import Answer, Citation
 from epicrisis.core.printable import printable
-from epicrisis.core.types import CharacterSpan, Passage
+from epicrisis.core.studies import StatedRatio, StudyCell, StudyRow
+from epicrisis.core.types import Passage
 from epicrisis.reading.comparisons import read_comparison
 from epicrisis.reading.directions import describe_effect, find_effect, is_about
-from epicrisis.report.answer_content import describe_marks, describe_reference, describe_same_studies, group_citations
+from epicrisis.report.answer_content import (
+    AnswerSection,
+    SourceEntry,
+    describe_marks,
+    describe_reference,
+    describe_same_studies,
+    group_citations,
+)
 from epicrisis.report.computed_table import list_computed_numbers
-from epicrisis.report.stated_ratios import StatedRatio, find_ratio
+from epicrisis.report.stated_ratios import find_ratio
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """First characters that make a spreadsheet read a cell as a formula."""
@@ -38,48 +46,6 @@ _COLUMNS = (
     "document",
     "note",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class StudyCell:
-    """Words of a document in one cell of the table, with their place in the document's text."""
-
-    text: str
-    span: CharacterSpan
-    document_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudyRow:
-    """One study. Texts are printable; cells that the document does not state are None or empty."""
-
-    document_id: str
-    title: str
-    reference: str
-    year: str
-    design: str
-    direction: str
-    """Read from the sentence, such as `a decrease`. Empty if it is not sure."""
-    probability: float = 0.0
-    """Of the direction."""
-    sentence: str
-    span: CharacterSpan
-    citations: tuple[int, ...]
-    """Numbers of `Answer.citations`. The sentence is that of the first."""
-    warning: str = ""
-    """What became of the article, in capitals."""
-    note: str = ""
-    """Further documents of the study, or the earlier row that is probably the same study."""
-    kind: str = ""
-    """The type of the study without what it was read from, or the kind of a note."""
-    author: str = ""
-    """The family name of the first author."""
-    date: str = ""
-    """The day of a note."""
-    ratio: StatedRatio | None = None
-    """The first ratio with an interval that the sentence states, if the sentence is about the question."""
-    size: StudyCell | None = None
-    population: StudyCell | None = None
 
 
 def list_shown_citations(answer: Answer) -> tuple[Citation, ...]:
@@ -111,6 +77,24 @@ def build_study_table(answer: Answer, passages: Iterable[Passage]) -> tuple[Stud
     return tuple(rows)
 
 
+def list_studies(answer: Answer) -> AnswerSection:
+    """Return the studies of an evidence answer for a screen: the sentence of each, and one line about it."""
+    entries: list[SourceEntry] = []
+    for row in build_study_table(answer, ()):
+        facts = [row.kind, row.place, row.note]
+        if row.direction:
+            facts.insert(1, f"{row.direction} (probability {row.probability:.2f})")
+        if row.ratio is not None:
+            facts.insert(2, f"{row.ratio.measure} {row.ratio.text}")
+        others = len(row.citations) - 1
+        if others:
+            facts.append(f"{others} more sentence{'s' if others > 1 else ''}")
+        line = f"{row.reference}. {'; '.join(filter(None, facts))}".removesuffix(". ")
+        details = (f"{line}. {row.link}" if row.link else line,)
+        entries.append(SourceEntry(f"[{row.citations[0]}]", f"“{row.sentence}”", row.warning, details))
+    return AnswerSection("Studies", tuple(entries))
+
+
 def _build_row(question: str, citations: Sequence[Citation], passages: Sequence[Passage]) -> StudyRow:
     # The sentence is the first verified one: an unverified one is no sentence of the document.
     first = next((citation for citation in citations if citation.verified), citations[0])
@@ -140,6 +124,8 @@ def _build_row(question: str, citations: Sequence[Citation], passages: Sequence[
         span=(first.start, first.end),
         citations=tuple(dict.fromkeys((first.number, *numbers))),
         warning=describe_marks(marks),
+        place=printable(reference.describe_place()),
+        link=reference.links[0].url if reference.links else "",
         size=None if is_note else _find_cell(find_sample_size, passages),
         population=None if is_note else _find_cell(find_population, passages),
     )

@@ -316,6 +316,10 @@ def _drop_none(flags: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
+_ARGUMENTS = ("model", "patient", "reranker", "since")
+"""Arguments of the Python library that are no keys of their own."""
+
+
 def _explain(error: ValidationError) -> str:
     """Return one problem in one line. Unknown keys come first, as one may be the misspelling of a missing key."""
     problems = error.errors(include_url=False)
@@ -324,7 +328,7 @@ def _explain(error: ValidationError) -> str:
     key = ".".join(map(str, problem["loc"]))
     keys = [row.key for row in setting_rows()]
     if unknown:
-        similar = difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
+        similar = difflib.get_close_matches(key, [*keys, *_ARGUMENTS], n=1, cutoff=0.5)
         cure = f"did you mean {similar[0]}?" if similar else "`epicrisis settings` lists all"
         return f"unknown setting {key}: {cure}"
     message = problem["msg"].removeprefix("Value error, ")

@@ -435,7 +435,8 @@ def test_covid_qa_on_real_file_has_expected_counts(data_folder: Path) -> None:
 def write_generated(folder: Path, **change: Any) -> Path:
     head = ("subject_id", "hadm_id", "note_id", "charttime", "note_type", "text", "admittime", "dischtime")
     row = ("p1", "s1", "n1", "2150-03-04T10:30", "Progress note", "Given 5 mg.", "2150-03-01", "2150-03-09T12:00")
-    write_table(folder / "notes.csv", head, row, ("p2", "", "n2", "", "Letter", "Not asked about.", "", ""))
+    (folder / "record").mkdir(exist_ok=True)
+    write_table(folder / "record" / "notes.csv", head, row, ("p2", "", "n2", "", "Letter", "Not asked about.", "", ""))
     place = {"document_id": "note:n1", "start": 6, "end": 10}
     line = {
         "id": "q1",
@@ -474,8 +475,8 @@ def test_generated_folder_with_missing_parts_raises_input_error(tmp_path: Path) 
         load_records(write_generated(tmp_path, patient=None))
     with pytest.raises(InputError, match=r"line 1: text: empty"):
         load_records(write_generated(tmp_path, text=" "))
-    (write_generated(tmp_path) / "notes.csv").unlink()
-    with pytest.raises(InputError, match=r"no notes\.csv in its folder"):
+    (write_generated(tmp_path) / "record" / "notes.csv").unlink()
+    with pytest.raises(InputError, match=r"no record/notes\.csv in its folder"):
         load_records(tmp_path)
 
 

@@ -90,13 +90,13 @@ def read_rows(
 
 def read_numbers(records: Path, table: str, prefix: str) -> dict[str, str]:
     """Return the names of the numbers in a table: of patients or stays."""
-    with (records / "omop" / f"{table}.csv").open(encoding="utf-8", newline="") as file:
+    with (records / "record" / "omop" / f"{table}.csv").open(encoding="utf-8", newline="") as file:
         return {row[f"{table}_id"]: row[f"{prefix}_source_value"] for row in csv.DictReader(file)}
 
 
 @pytest.mark.slow
 def test_fhir_bundles_read_back_have_exactly_the_known_facts(records: Path) -> None:
-    rows = read_rows(documents_of(read_folder(records / "fhir")))
+    rows = read_rows(documents_of(read_folder(records / "record" / "fhir")))
     assert rows == known_rows(records)
     assert {row[1] for row in rows} == {
         *("encounter", "problem", "allergy", "medication", "procedure", "immunization", "laboratory", "vital-sign")
@@ -107,7 +107,7 @@ def test_fhir_bundles_read_back_have_exactly_the_known_facts(records: Path) -> N
 def test_omop_tables_read_back_have_exactly_the_known_facts(records: Path) -> None:
     patients = read_numbers(records, "person", "person")
     stays = read_numbers(records, "visit_occurrence", "visit")
-    assert read_rows(documents_of(read_folder(records / "omop")), patients, stays) == known_rows(records)
+    assert read_rows(documents_of(read_folder(records / "record" / "omop")), patients, stays) == known_rows(records)
 
 
 def ccda_patients(records: Path) -> dict[str, str]:
@@ -117,7 +117,7 @@ def ccda_patients(records: Path) -> dict[str, str]:
 
 @pytest.mark.slow
 def test_ccda_documents_read_back_have_exactly_the_known_facts(records: Path) -> None:
-    documents = documents_of(read_folder(records / "ccda"))
+    documents = documents_of(read_folder(records / "record" / "ccda"))
     facts = [document for document in documents if FACTS in document.metadata]
     assert read_rows(facts, ccda_patients(records)) == known_rows(records)
 
@@ -125,7 +125,7 @@ def test_ccda_documents_read_back_have_exactly_the_known_facts(records: Path) ->
 def test_facts_of_ccda_documents_have_the_codes_ranges_and_reasons_of_the_entries(records: Path) -> None:
     known = {line["id"]: line for line in read_lines(records / "facts.jsonl") if line["kind"] != "encounter"}
     starts: set[str] = set()
-    for document in documents_of(read_folder(records / "ccda")):
+    for document in documents_of(read_folder(records / "record" / "ccda")):
         for row in document.metadata.get(FACTS, ()):
             id_ = row["source"].split("|")[1].partition(":")[0]
             if row["kind"] == "encounter" or row.get("event") == "end":
@@ -140,7 +140,7 @@ def test_facts_of_ccda_documents_have_the_codes_ranges_and_reasons_of_the_entrie
 
 
 def test_ccda_documents_read_back_have_a_line_for_each_known_fact(records: Path) -> None:
-    items = documents_of(read_folder(records / "ccda"))
+    items = documents_of(read_folder(records / "record" / "ccda"))
     documents = [item for item in items if FACTS not in item.metadata]
     numbers = {document.patient: document.metadata["patient_name"] for document in documents}
     assert len(documents) == len(numbers) == PATIENTS
@@ -185,7 +185,7 @@ def test_questions_about_each_format_are_answered_exactly(records: Path, tmp_pat
 
 
 def test_structured_entries_agree_with_the_notes(records: Path) -> None:
-    with (records / "notes.csv").open(encoding="utf-8", newline="") as file:
+    with (records / "record" / "notes.csv").open(encoding="utf-8", newline="") as file:
         notes = list(csv.DictReader(file))
     for entry in read_lines(records / "facts.jsonl"):
         mine = [note for note in notes if note["subject_id"] == entry["patient"]]
@@ -216,6 +216,6 @@ def test_unknown_format_of_structured_entries_is_refused(tmp_path: Path) -> None
 @pytest.mark.slow
 def test_records_without_structured_entries_have_the_same_notes(records: Path, tmp_path: Path) -> None:
     write_records(tmp_path / "plain", PATIENTS, [9000, 16000], seed=3)
-    assert sorted(path.name for path in (tmp_path / "plain").iterdir()) == ["README.md", "notes.csv", "questions.jsonl"]
-    for name in ("notes.csv", "questions.jsonl"):
+    assert sorted(path.name for path in (tmp_path / "plain").iterdir()) == ["README.md", "questions.jsonl", "record"]
+    for name in ("record/notes.csv", "questions.jsonl"):
         assert (tmp_path / "plain" / name).read_bytes() == (records / name).read_bytes()

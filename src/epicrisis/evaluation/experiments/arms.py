@@ -185,7 +185,7 @@ class Study:
         arm = str(condition["arm"])
         ordered, count = _order(arm, passages, ranking, self.source, self.protocol), self.source.count
         options: dict[str, Any] = {"strategy": _STRATEGIES.get(arm, "rag"), "count": count}
-        if ordered:
+        if ordered is not None:
             options["partition"] = self.protocol.partition_size(len(group_passages(ordered.passages, count)))
         overrides = RunOverrides(
             options=options,

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from epicrisis.core.answers import Answer, Citation
 from epicrisis.core.references import find_document_study, list_page_starts
+from epicrisis.core.studies import StudyRow
 from epicrisis.core.types import Passage, Scope
 from epicrisis.library.passage_lookup import read_document_passages
 from epicrisis.pipeline.components import build_scope
 from epicrisis.pipeline.evidence import find_time_restriction
-from epicrisis.report.study_table import StudyRow, build_study_table, list_shown_citations
+from epicrisis.report.study_table import build_study_table, list_shown_citations
 from epicrisis.server.errors import NotFound
 from epicrisis.server.page.document_view import (
     DocumentView,

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from epicrisis.report.study_table import StudyRow
+from epicrisis.core.studies import StudyRow
 
 if TYPE_CHECKING:
     from epicrisis.server.page.answer_view import CitationView

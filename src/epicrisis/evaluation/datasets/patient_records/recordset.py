@@ -24,7 +24,7 @@ from epicrisis.evaluation.datasets.patient_records.source import (
     read_patients_notes,
 )
 
-GENERATED_NOTES, GENERATED_BUNDLES = "notes.csv", "fhir"
+GENERATED_NOTES, GENERATED_BUNDLES = "record/notes.csv", "fhir"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def _read_generated(path: Path) -> RecordSource:
 
     Raises InputError for a line without a question about a patient, and if there are no notes in the folder.
     """
-    notes = path.with_name(GENERATED_NOTES)
+    notes = path.parent / GENERATED_NOTES
     if not notes.is_file():
         raise path_error(path, f"no {GENERATED_NOTES} in its folder: make both with epicrisis synthesize-record -o DIR")
     questions = tuple(require_readable(read_questions(path)))

@@ -1,4 +1,4 @@
-"""Write fictional records to a folder: notes.csv, questions.jsonl and README.md, all of them or none.
+"""Write fictional records to a folder: record/notes.csv, questions.jsonl and README.md, all of them or none.
 
 Structured entries of the same patients are written on request (`structured_files`).
 
@@ -26,14 +26,14 @@ from epicrisis.evaluation.synthesis.patient_records.record_questions import CATE
 from epicrisis.evaluation.synthesis.patient_records.structured_files import (
     FACT_QUESTIONS,
     FACTS,
-    FORMATS,
+    RECORD,
     StructuredFiles,
     check_formats,
 )
 from epicrisis.system.local_only import restrict_to_owner
 from epicrisis.system.temporary_folders import TemporaryFolder, remove_abandoned_folders
 
-NOTES, QUESTIONS, README = "notes.csv", "questions.jsonl", "README.md"
+NOTES, QUESTIONS, README = f"{RECORD}/notes.csv", "questions.jsonl", "README.md"
 _SCRATCH_PREFIX = ".records-"
 COLUMNS = ("subject_id", "hadm_id", "note_id", "charttime", "note_type", "text", "admittime", "dischtime")
 
@@ -79,12 +79,13 @@ def write_records(
         parent = folder if folder.exists() else folder.parent
         parent.mkdir(parents=True, exist_ok=True)
         with TemporaryFolder(_SCRATCH_PREFIX, parent) as scratch:
+            (scratch / RECORD).mkdir()
             with StructuredFiles(scratch, structured) as entries:
                 summaries = _write_files(scratch, patients, tokens, stays, seed, questions_each, entries)
             restrict_to_owner(scratch)
             folder.mkdir(mode=0o700, exist_ok=True)
             restrict_to_owner(folder)
-            names = (README, NOTES, QUESTIONS, FACTS, FACT_QUESTIONS, *FORMATS)
+            names = (README, RECORD, QUESTIONS, FACTS, FACT_QUESTIONS)
             for path in filter(Path.exists, (scratch.joinpath(name) for name in names)):
                 path.rename(folder / path.name)
         return summaries
@@ -159,7 +160,7 @@ _README_TEMPLATE = """# Fictional patient records
 Everything here is invented: no note, no patient and no value is of a real person, and nothing here is medical advice.
 Made by `epicrisis synthesize-record` ({patients} patients, seed {seed}); the same command makes the same files.
 
-* `notes.csv`: the notes of each patient in order of time.
+* `record/notes.csv`: the notes of each patient in order of time.
 * `questions.jsonl`: questions ({kinds}).
   `evidence` holds all places where the answer stands, offsets in characters into the note's text (`end` excluded);
   places of one `fact` say the same, and of a holistic question all facts are needed. `depth` is their mean place in
@@ -167,10 +168,10 @@ Made by `epicrisis synthesize-record` ({patients} patients, seed {seed}); the sa
 
 To search in them:
 
-    epicrisis library add LIBRARY notes.csv --column patient=subject_id --column time=charttime \\
+    epicrisis library add LIBRARY record/notes.csv --column patient=subject_id --column time=charttime \\
         --column type=note_type --column text=text --column encounter=hadm_id --column note-id=note_id
 
 With `--structured`, `facts.jsonl` holds the structured entries of each patient and `fact_questions.jsonl` questions
 about them, a question set as `questions.jsonl`: `gold` is the parts of the right answer, with semicolons between them.
-`fhir`, `omop` and `ccda` hold the same entries in these formats.
+`record/fhir`, `record/omop` and `record/ccda` hold the same entries in these formats.
 """

@@ -27,6 +27,8 @@ from epicrisis.evaluation.synthesis.patient_records.random_draws import Draws
 
 FORMATS = ("fhir", "omop", "ccda")
 """The formats, each of which has a folder of its name."""
+RECORD = "record"
+"""The folder of what belongs into a library. Questions stand beside it."""
 FACTS, FACT_QUESTIONS = "facts.jsonl", "fact_questions.jsonl"
 
 
@@ -54,9 +56,9 @@ class StructuredFiles:
                 self._facts = files.enter_context(_open_lines(self._folder / FACTS))
                 self._questions = files.enter_context(_open_lines(self._folder / FACT_QUESTIONS))
             if "omop" in self._formats:
-                self._tables = files.enter_context(OmopTables(self._folder / "omop"))
+                self._tables = files.enter_context(OmopTables(self._folder / RECORD / "omop"))
             for name in self._formats & {"fhir", "ccda"}:
-                (self._folder / name).mkdir()
+                (self._folder / RECORD / name).mkdir()
             self._files = files.pop_all()
         return self
 
@@ -78,9 +80,11 @@ class StructuredFiles:
             self._questions.write(json.dumps(line, ensure_ascii=False) + "\n")
         if "fhir" in self._formats:
             bundle = json.dumps(build_bundle(patient, entries), ensure_ascii=False, indent=1)
-            (self._folder / "fhir" / f"{patient.id}.json").write_text(bundle + "\n", encoding="utf-8", newline="\n")
+            (self._folder / RECORD / "fhir" / f"{patient.id}.json").write_text(
+                bundle + "\n", encoding="utf-8", newline="\n"
+            )
         if "ccda" in self._formats:
-            (self._folder / "ccda" / f"{patient.id}.xml").write_bytes(build_document(patient, entries))
+            (self._folder / RECORD / "ccda" / f"{patient.id}.xml").write_bytes(build_document(patient, entries))
         if "omop" in self._formats:
             self._tables.add(patient, entries)
         return len(entries)

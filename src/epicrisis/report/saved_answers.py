@@ -83,12 +83,13 @@ def _is_answer(path: Path) -> bool:
     return any(mark in text for mark in (MARKDOWN_MARK, HTML_MARK)) or text.startswith(_JSON_BEGINNING)
 
 
-def write_answer_file(path: Path, answer: Answer, *, with_path: bool, style: CitationStyle | None = None) -> None:
+def write_answer_file(
+    path: Path, answer: Answer, *, steps: Sequence[str] = (), style: CitationStyle | None = None
+) -> None:
     """Write the answer completely or not at all, readable by its owner only. Raises StorageError.
 
-    `with_path` adds the steps that led to the answer. JSON always has them. `style` adds its sources in that style.
+    `steps` are the steps that led to the answer. JSON always has them. `style` adds its sources in that style.
     """
-    from epicrisis.cli.event_display import describe_path
     from epicrisis.core.printable import printable_json
     from epicrisis.core.serialization import to_json
     from epicrisis.report.answer_content import build_answer_content
@@ -102,7 +103,7 @@ def write_answer_file(path: Path, answer: Answer, *, with_path: bool, style: Cit
         write_private_text(path, text)
     else:
         references = None if style is None else list_answer_references(answer, style)
-        write_page_file(path, build_answer_content(answer, references), describe_path(answer) if with_path else [])
+        write_page_file(path, build_answer_content(answer, references), steps)
 
 
 def write_page_file(path: Path, content: AnswerContent, steps: Sequence[str] = ()) -> None:

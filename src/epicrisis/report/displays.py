@@ -1,16 +1,21 @@
-"""Draw answers, passages and sentences for a notebook: HTML without script, or Markdown. All texts are escaped.
+"""Answers, passages and sentences as Python shows them: HTML without script, Markdown, text, a table or a file.
 
-`notebook_display` calls `draw_html` and `draw_markdown` by name.
+`core.display` calls these functions by name. All texts are escaped.
 """
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from epicrisis.answering.citations import cite
-from epicrisis.core.answers import Answer, Quotation
+from epicrisis.core.answers import Answer, Quotation, Retrieved
+from epicrisis.core.errors import InputError, ModelMissing
 from epicrisis.core.printable import count_noun, printable, shorten
 from epicrisis.core.references import build_reference
+from epicrisis.core.studies import StatedRatio, StudyCell, StudyRow
 from epicrisis.core.types import Hit, Ranking, SentenceRanking
 from epicrisis.report.answer_content import (
     AnswerContent,
@@ -21,6 +26,13 @@ from epicrisis.report.answer_content import (
     list_sentences,
 )
 from epicrisis.report.answer_files import build_answer_environment, to_markdown, write_section
+from epicrisis.report.answer_text import to_text
+from epicrisis.report.saved_answers import check_answer_file, write_answer_file
+from epicrisis.report.study_table import build_study_table
+from epicrisis.system.local_only import local_path
+
+if TYPE_CHECKING:
+    import pandas
 
 MAX_CHARACTERS = 300
 """The beginning of a passage that is shown."""
@@ -74,3 +86,43 @@ def _describe_sentences(ranking: SentenceRanking) -> tuple[SourceEntry, ...]:
         quotations.append(Quotation(sentence.passage.id, sentence.text, sentence.start, sentence.end))
     _, citations = cite("", quotations, [sentence.passage for sentence in ranking.sentences])
     return list_sentences(citations)
+
+
+def draw_text(answer: Answer) -> str:
+    """Return the answer with its sources, as `epicrisis ask` prints it."""
+    return to_text(answer)
+
+
+def list_studies(answer: Answer) -> tuple[StudyRow, ...]:
+    """Return one row for each cited study."""
+    return build_study_table(answer, [hit.passage for ranking in _list_rankings(answer) for hit in ranking])
+
+
+def _list_rankings(answer: Answer) -> list[Ranking]:
+    return [event.ranking for event in answer.trace if isinstance(event, Retrieved)]
+
+
+def tabulate_studies(answer: Answer) -> pandas.DataFrame:
+    """Return the studies as a table. Raises ModelMissing without pandas."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise ModelMissing('a DataFrame needs pandas: pip install "epicrisis[dataframe]"') from error
+    columns = [field.name for field in fields(StudyRow)]
+    rows = [[_as_cell(getattr(row, name)) for name in columns] for row in list_studies(answer)]
+    return pandas.DataFrame(rows, columns=columns)
+
+
+def _as_cell(value: Any) -> Any:
+    """Return the words of a cell or ratio in place of the object."""
+    return value.text if isinstance(value, StudyCell | StatedRatio) else value
+
+
+def save(answer: Answer, path: Path | str) -> None:
+    """Write the answer to a file, as `Answer.save` says."""
+    file = local_path(path)
+    if check_answer_file(file):
+        raise InputError(
+            f"{file}: name the file .docx, .md, .html or .json for the answer, .bib or .ris for its sources"
+        )
+    write_answer_file(file, answer)
