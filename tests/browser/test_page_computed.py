@@ -102,6 +102,7 @@ def test_measurements_of_record_are_drawn_without_violation(tmp_path: Path, axe:
         page = await ask_about_patient(visit, key, "last hemoglobin", width=width, scheme=scheme)
         assert "10.2" in await page.inner_text("section[aria-labelledby=computed]")
         await page.locator("a[href$='/record']").first.click()
+        await page.locator(".measured > summary").first.click()
         await page.wait_for_selector(".measurements table")
         assert await page.locator(".measurements svg.course").first.evaluate("svg => svg.clientWidth") == 96
         assert await find_violations(page, axe) == []

@@ -48,7 +48,7 @@ def test_record_of_answer_opens_note_by_keyboard_without_violation(
         await page.locator(".note button.link").first.focus()
         await page.keyboard.press("Enter")
         await page.wait_for_selector("dialog[open] .text")
-        assert "aspirin" in await page.inner_text("dialog .text")
+        assert "warfarin" in await page.inner_text("dialog .text")
         found += [f"note {line}" for line in await find_violations(page, axe)]
         await page.keyboard.press("Escape")
         assert ANNA not in page.url

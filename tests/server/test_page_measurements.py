@@ -192,6 +192,6 @@ def test_record_shows_measurements_and_value_opens_note_of_its_day(tmp_path: Pat
 
     record, note = asyncio.run(run())
     check_page(record)
-    assert Page(record).one("polyline").attributes["points"]
+    assert all(line.attributes["points"] for line in Page(record).all("polyline"))
     assert "Sodium: 131 mmol/L" in note
     assert "140" not in Page(note).one("div", "text").text

@@ -14,6 +14,7 @@ from epicrisis.core.types import Document
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.users import USERS_FILE, UserStore
 from tests.server.test_page_unsafe_text import EVIL, check_page
+from tests.support.chart_documents import CHART_DOCUMENTS
 from tests.support.pages import Page, ask, open_page, quoting_model
 from tests.support.servers import connect, open_library, open_resources, read_access_log
 
@@ -76,12 +77,13 @@ def test_record_shows_stays_and_notes_in_order_of_time_and_is_logged(hospital: H
     page = Page(hospital.send("doctor", "POST", "/patients/record", data={"patient": ANNA}).text)
     headings = [heading.text for heading in page.all("h3")]
     assert headings == [
-        "Hospital stay e1 2150-01-03 to 2150-01-09",
-        "Outside a hospital stay 2150-03-01",
         "Hospital stay e2 2150-06-01 to 2150-06-05",
+        "Outside a hospital stay 2150-03-01",
+        "Hospital stay e1 2150-01-03 to 2150-01-09",
     ]
-    titles = [button.text for button in page.all("button", "link")]
-    assert titles == ["Note early", "Note letter", "Note late"]
+    titles = [item.text.split("  ")[0].split(" ", 1)[1] for item in page.all("li", "note")]
+    assert [title[:10] for title in titles] == ["Note late ", "Note lette", "Note early"]
+    assert "no structured entries" in page.one("p", "allergies").text
     (entry,) = hospital.entries()
     assert (entry["user"], entry["action"], entry["patient"]) == ("doctor", "patient", ANNA)
     assert len(entry["documents"]) == 3
@@ -211,3 +213,30 @@ def test_pages_of_patients_never_render_text_as_markup(hospital: Hospital) -> No
     for response in (record, hospital.send("doctor", "POST", "/patients/note", data=data)):
         check_page(response.text)
     check_page(hospital.send("doctor", "POST", "/patients/record", data={"patient": EVIL}).text)
+
+
+@pytest.mark.slow
+def test_record_opens_with_allergies_problems_medications_and_last_stay(tmp_path: Path) -> None:
+    folder = tmp_path / "server"
+    key = UserStore(folder / USERS_FILE).add("doctor", "patient-reader")
+    library = open_library(tmp_path / "ward", quoting_model(), CHART_DOCUMENTS)
+    app = create_app(open_resources(library), ServerOptions(folder=folder))
+
+    async def run() -> tuple[Page, Page]:
+        async with connect(app, headers={"authorization": f"Bearer {key}"}) as client:
+            data = {"patient": "p1", "library": "ward"}
+            page = Page((await client.post("/patients/record", data=data)).text)
+            allergy = page.all("button", "link")[0]
+            note = await client.post("/patients/note", data={**data, "document": allergy.attributes["value"]})
+            return page, Page(note.text)
+
+    page, note = asyncio.run(run())
+    assert page.one("p", "allergies").text.startswith("Allergies: Penicillin rash")
+    assert "Penicillin" in note.one("div", "text").text
+    assert page.one("section", "problems").text.split() == ["Problems", "Heart", "failure", "since", "2150-03"]
+    medications = page.one("section", "medications").text
+    assert medications.index("Torasemide 10 mg") < medications.index("1 stopped") < medications.index("furosemide")
+    assert "letter" in page.one("section", "last-stay").text
+    assert "Creatinine" in page.one("section", "last-values").text
+    # The name of the other patient, and the command line, are nowhere.
+    assert "p2" not in page.html

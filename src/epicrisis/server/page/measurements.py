@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from epicrisis.core.clinical_facts import ClinicalFact
+from epicrisis.core.clinical_facts import ClinicalFact, FactKind
 from epicrisis.core.printable import printable
 from epicrisis.records.fact_questions.record import VALUE_KINDS, PatientFacts
 
@@ -44,6 +44,7 @@ class MeasurementRow:
     """The points of the line in the units of its drawing. Empty with fewer than two numbers."""
     summary: str
     """The course in words."""
+    kind: FactKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,7 @@ def _make_row(facts: Sequence[ClinicalFact]) -> MeasurementRow:
         values=tuple(values),
         earlier=len(facts) - len(last),
         course=_draw(numbers) if is_drawn else "",
+        kind=facts[0].kind,
         summary=f"from {numbers[0]:g} to {numbers[-1]:g}" if is_drawn else "",
     )
 

@@ -24,7 +24,7 @@ from epicrisis.server.page.patient_view import (
     list_time_messages,
     mark_notes,
 )
-from epicrisis.server.page.question_form import FormFields, build_form
+from epicrisis.server.page.question_form import FormFields
 from epicrisis.server.page.rendering import html_response, render
 from epicrisis.server.page.stored_answers import StoredAnswer
 from epicrisis.server.reading import DocumentText, LibraryReader, PatientBody
@@ -92,7 +92,6 @@ async def show_record(
         "record",
         record=record,
         reason=body.break_glass or "",
-        form=build_form(reader.resources, caller, fields),
         answer=None if stored is None else f"/answers/{stored.id}",
         question="" if stored is None else printable(stored.answer.question.text),
         messages=() if stored is None else list_time_messages(stored.answer),

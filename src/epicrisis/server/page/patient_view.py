@@ -7,22 +7,27 @@ All texts are printable; the templates escape them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from epicrisis.core.answers import Answer, Notice
 from epicrisis.core.dates import TimeRange
-from epicrisis.core.printable import printable
+from epicrisis.core.printable import count_noun, printable
 from epicrisis.core.types import Passage
 from epicrisis.library.patients import PatientRecord
 from epicrisis.records.fact_questions.record import PatientFacts, read_fact_record
 from epicrisis.report.study_table import list_shown_citations
 from epicrisis.retrieval.hospital_stays import HospitalStay, NoteTime, format_day, group_stays
+from epicrisis.server.page.chart_view import ChartView, build_chart_view
 from epicrisis.server.page.measurements import NO_MEASUREMENTS, Measurements, list_measurements
 from epicrisis.server.page.stored_answers import StoredAnswer
 from epicrisis.server.reading import NoteEntry, PatientNotes
 
+MAX_KEY_NOTES = 4
+_KEY_WORDS = ("discharge summary", "letter", "discharge", "admission", "consult")
+"""Words for the notes that sum a stay up, the best first."""
 _NEVER = (datetime.max, datetime.max)
 OUTSIDE = "Outside a hospital stay"
 
@@ -48,6 +53,11 @@ class NoteRow:
     is_left_out: bool
     citations: tuple[tuple[int, str], ...]
 
+    @property
+    def is_kind_in_title(self) -> bool:
+        """Whether the title names the kind."""
+        return self.kind.casefold() in self.title.casefold()
+
 
 @dataclass(frozen=True, slots=True)
 class TimelineEntry:
@@ -68,8 +78,16 @@ class RecordView:
     patient: str
     library: str
     heading: str
-    facts: tuple[tuple[str, str], ...]
+    facts: tuple[str, ...]
     entries: tuple[TimelineEntry, ...]
+    """The newest first."""
+    chart: ChartView | None
+    """None without structured facts."""
+    last_stay: TimelineEntry | None
+    key_notes: tuple[NoteRow, ...]
+    """Notes of the last stay that sum it up, the newest first."""
+    kinds: tuple[tuple[str, int], ...]
+    """The kinds of notes with their numbers, the most frequent first."""
     left_out: int
     """How many of the shown notes the time filter left out."""
 
@@ -86,12 +104,18 @@ def build_record_view(
     entries = _list_entries(notes.notes, rows)
     if (facts := read_fact_record(passages)) is not None:
         entries = tuple(_add_measurements(entry, facts) for entry in entries)
+    last_stay = next((entry for entry in entries if entry.is_stay), None)
+    kinds = Counter(row.kind for row in rows.values() if row.kind)
     return RecordView(
         patient=record.id,
         library=library,
         heading=printable(f"{record.name} ({record.id})" if record.name else record.id),
         facts=_describe_patient(record),
         entries=entries,
+        chart=build_chart_view(passages),
+        last_stay=last_stay,
+        key_notes=() if last_stay is None else _choose_key_notes(last_stay.notes),
+        kinds=tuple(kinds.most_common()),
         left_out=sum(row.is_left_out for row in rows.values()),
     )
 
@@ -118,18 +142,22 @@ def list_time_messages(answer: Answer) -> tuple[str, ...]:
     return tuple(dict.fromkeys(messages))
 
 
-def _describe_patient(record: PatientRecord) -> tuple[tuple[str, str], ...]:
-    kinds = [f"{kind} ({count})" for kind, count in record.note_types.items()]
+def _describe_patient(record: PatientRecord) -> tuple[str, ...]:
+    first, last = (record.first or "")[:10], (record.last or "")[:10]
     facts = (
-        ("Patient", record.id),
-        ("Born", record.born or ""),
-        ("Notes", f"{record.notes:,}"),
-        ("From", f"{record.first} to {record.last}" if record.first else ""),
-        ("Hospital stays", str(record.encounters)),
-        ("Kinds of notes", ", ".join(kinds)),
-        ("Record numbers", ", ".join(record.numbers)),
+        f"born {record.born}" if record.born else "",
+        count_noun(record.encounters, "hospital stay"),
+        count_noun(record.notes, "note"),
+        f"{first} to {last}" if first else "",
+        f"record numbers {', '.join(record.numbers)}" if record.numbers else "",
     )
-    return tuple((name, printable(value)) for name, value in facts if value)
+    return tuple(printable(fact) for fact in facts if fact)
+
+
+def _choose_key_notes(notes: Sequence[NoteRow]) -> tuple[NoteRow, ...]:
+    """Return the notes that sum a stay up, or else its newest ones."""
+    key_notes = [note for word in _KEY_WORDS for note in notes if word in f"{note.kind} {note.title}".casefold()]
+    return tuple(dict.fromkeys(key_notes or notes))[:MAX_KEY_NOTES]
 
 
 def _view_note(note: NoteEntry, marks: NoteMarks) -> NoteRow:
@@ -137,7 +165,7 @@ def _view_note(note: NoteEntry, marks: NoteMarks) -> NoteRow:
     return NoteRow(
         id=note.id,
         title=printable(note.title) or kind or printable(note.id),
-        date=printable(note.date or ""),
+        date=printable((note.date or "").replace("T", " ")),
         kind=kind,
         is_left_out=note.id in marks.left_out,
         citations=marks.citations.get(note.id, ()),
@@ -145,7 +173,10 @@ def _view_note(note: NoteEntry, marks: NoteMarks) -> NoteRow:
 
 
 def _list_entries(notes: Sequence[NoteEntry], rows: Mapping[str, NoteRow]) -> tuple[TimelineEntry, ...]:
-    """Return the stays and the notes outside them by time, those without a time last. Each note is in one entry."""
+    """Return the stays and the notes outside them, the newest first and those without a time last.
+
+    Each note is in one entry.
+    """
     times = NoteTime.from_passages(map(_to_passage, notes))
     timed: list[tuple[TimeRange, HospitalStay | NoteTime]] = []
     for stay in group_stays(times):
@@ -153,29 +184,35 @@ def _list_entries(notes: Sequence[NoteEntry], rows: Mapping[str, NoteRow]) -> tu
     for time in times:
         if time.encounter is None:
             timed.append((time.written or _NEVER, time))
+    dated = [pair for pair in timed if pair[0] != _NEVER]
+    undated = [pair for pair in timed if pair[0] == _NEVER]
     entries: list[TimelineEntry] = []
-    outside: list[NoteTime] = []
-    for _, item in sorted(timed, key=lambda pair: pair[0]):
-        if isinstance(item, NoteTime):
-            outside.append(item)
-            continue
+    for group in (sorted(dated, key=lambda pair: pair[0], reverse=True), undated):
+        outside: list[NoteTime] = []
+        for _, item in group:
+            if isinstance(item, NoteTime):
+                outside.append(item)
+                continue
+            entries += _view_outside(outside, rows)
+            outside = []
+            entries.append(_view_stay(item, rows))
         entries += _view_outside(outside, rows)
-        outside = []
-        entries.append(_view_stay(item, rows))
-    return (*entries, *_view_outside(outside, rows))
+    return tuple(entries)
 
 
 def _view_stay(stay: HospitalStay, rows: Mapping[str, NoteRow]) -> TimelineEntry:
     remark = "" if stay.dated else "No note states the day of admission: the days are those of the notes."
-    notes = tuple(rows[note.document_id] for note in stay.notes)
+    dated = [note for note in reversed(stay.notes) if note.written is not None]
+    undated = [note for note in stay.notes if note.written is None]
+    notes = tuple(rows[note.document_id] for note in (*dated, *undated))
     return TimelineEntry(printable(f"Hospital stay {stay.encounter}"), str(stay), notes, is_stay=True, remark=remark)
 
 
 def _view_outside(notes: Sequence[NoteTime], rows: Mapping[str, NoteRow]) -> Iterable[TimelineEntry]:
-    """Yield the entry of notes between two stays, if there are any."""
+    """Yield the entry of notes between two stays, the newest first, if there are any."""
     if not notes:
         return
-    first, last = format_day(notes[0].written), format_day(notes[-1].written)
+    first, last = format_day(notes[-1].written), format_day(notes[0].written)
     days = first if first == last else f"{first} to {last}"
     yield TimelineEntry(OUTSIDE, days, tuple(rows[note.document_id] for note in notes), is_stay=False)
 

@@ -136,6 +136,16 @@
     byId("filter-count").textContent = words.length ? `${shown} of ${table.tBodies[0].rows.length} rows` : "";
   }
 
+  function prepareKinds() {
+    const select = byId("kind");
+    if (!select) return;
+    select.closest("[hidden]").hidden = false;
+    select.addEventListener("change", () => {
+      for (const note of document.querySelectorAll(".note")) note.hidden = Boolean(select.value) && note.dataset.kind !== select.value;
+      for (const entry of document.querySelectorAll(".timeline > li")) entry.hidden = !entry.querySelector(".note:not([hidden])");
+    });
+  }
+
   function showHistory() {
     const list = byId("history");
     if (!list) return;
@@ -213,5 +223,5 @@
     const id = event.target.dataset?.forget;
     if (id) writeHistory(readHistory().filter((entry) => entry.id !== id));
   });
-  document.addEventListener("DOMContentLoaded", () => { openAnswer(false); showHistory(); prepareKeys(); });
+  document.addEventListener("DOMContentLoaded", () => { openAnswer(false); showHistory(); prepareKeys(); prepareKinds(); });
 })();
