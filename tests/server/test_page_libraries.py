@@ -113,7 +113,7 @@ def test_library_of_notes_shows_counts_and_no_ids(tmp_path: Path) -> None:
             key=ward.keys[user],
         )
         text = " ".join(Page(page.text).one("main").text.split())
-        assert "Patients2" in text
+        assert "2 patients" in text
         for response in (page, found):
             for hidden in ("note:", "10083814", "10083815", "Colchicine"):
                 assert hidden not in response.text

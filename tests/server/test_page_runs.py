@@ -55,7 +55,7 @@ def test_patient_reader_sees_runs_about_patients(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_server_without_folder_of_runs_says_how_to_name_one(tmp_path: Path) -> None:
+def test_server_without_folder_of_runs_says_so(tmp_path: Path) -> None:
     listed, report = get(tmp_path, "/runs", "/runs/papers/report", has_runs=False)
-    assert "--runs FOLDER" in Page(listed.text).one("p", "lead").text
+    assert "started without a folder of runs" in Page(listed.text).one("p", "lead").text
     assert report.status_code == 404

@@ -116,6 +116,7 @@ def test_all_citations_of_a_document_have_the_type_of_its_abstract() -> None:
         ("No answer is written; --model URL names one", "No answer is written"),
         ("The question is long. Pass `--encoder medcpt`. It was cut.", "The question is long. It was cut."),
         ("run `epicrisis library optimize`", ""),
+        ("Delete it (`epicrisis library delete`) and add it again.", "Delete it and add it again."),
         ("two words - and a dash -- kept", "two words - and a dash -- kept"),
     ],
 )

@@ -296,7 +296,7 @@ def test_server_without_upload_takes_no_file(tmp_path: Path) -> None:
     api, page, shown = asyncio.run(run())
     assert (api, page) == (405, 404)
     assert not (tmp_path / "server" / "uploads").exists()
-    assert "--upload" in shown
+    assert "Documents cannot be added on this page" in shown
     assert 'type="file"' not in shown
 
 

@@ -32,6 +32,19 @@ _LABELLED_URLS = {
 }
 
 
+_NO_TITLE = re.compile(
+    r"(?:about:blank|(?:new |untitled |blank )?(?:document|tab|page)?(?: ?\d{1,3})?|untitled\S*|unbenannt|no title|"
+    r"no name|undefined|null|none)\.?",
+    re.IGNORECASE,
+)
+"""What programs write where a document has no title."""
+
+
+def name_document(title: str, document_id: str) -> str:
+    """Return the title of a document, or its id where the title is none, such as `untitled` or `about:blank`."""
+    return document_id if _NO_TITLE.fullmatch(title.strip()) else title
+
+
 @dataclass(frozen=True, slots=True)
 class Link:
     """An identifier of an article and the page it names."""

@@ -1,4 +1,6 @@
-"""List the documents of a library without reading their texts: pages of titles and metadata, and counts.
+"""List the documents of a library: pages of titles and metadata, and counts.
+
+The text of a document is read only where its study type stands in no title and no term.
 
     page = list_documents(library, DocumentFilter(words="aspirin", first_year=2010), offset=50)
 
@@ -10,14 +12,14 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from epicrisis.core.study_types import StudyType, find_study_type
+from epicrisis.core.study_types import StudyType, StudyTypeMatch, find_study_type
 from epicrisis.core.types import RETRACTED, Metadata, Passage
 from epicrisis.library.library import LibraryStore
-from epicrisis.library.passage_table import sql_text
+from epicrisis.library.passage_table import sql_in, sql_text
 
 PAGE_DOCUMENTS = 50
 COUNTED_DOCUMENTS = 20_000
@@ -37,22 +39,32 @@ class DocumentFilter:
     first_year: int | None = None
     last_year: int | None = None
     study_type: StudyType | None = None
-    """By publication type, MeSH terms or title. The abstract is not read."""
+    """By publication type, MeSH terms, title or abstract, as for the studies of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentEntry:
-    """A document in the list, without its text."""
+    """A document in the list."""
 
     id: str
     title: str
     source: str
     date: str | None
     metadata: Metadata
+    abstract: str = ""
+    """The text of the first passage, if nothing else shows the study type."""
+
+    @property
+    def study(self) -> StudyTypeMatch | None:
+        """The type of the study, as far as it is known."""
+        return find_study_type(self.metadata, self.title, self.abstract)
 
     def to_passage(self) -> Passage:
-        """Return the first passage of the document without its text, as `build_reference` reads it."""
-        return Passage(f"{self.id}#0", self.id, 0, 0, 0, "", self.title, self.source, self.date, metadata=self.metadata)
+        """Return the first passage of the document as `build_reference` reads it."""
+        text = self.abstract
+        return Passage(
+            f"{self.id}#0", self.id, 0, 0, len(text), text, self.title, self.source, self.date, metadata=self.metadata
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,22 +103,33 @@ def list_documents(
     """
     documents: list[DocumentEntry] = []
     matches = scanned = 0
-    for row in _read_rows(library, _build_condition(document_filter), _COLUMNS):
+    columns = _COLUMNS if document_filter.study_type is None else [*_COLUMNS, "text"]
+    for row in _read_rows(library, _build_condition(document_filter), columns):
         if matches >= offset + limit or document_filter.study_type is not None:
             scanned += 1
             if scanned > SCANNED_DOCUMENTS:
-                return DocumentPage(tuple(documents), matches, is_complete=False)
+                return DocumentPage(_add_abstracts(library, documents), matches, is_complete=False)
         entry = _parse_entry(row)
         if not _meets(entry, document_filter):
             continue
         matches += 1
         if offset < matches <= offset + limit:
             documents.append(entry)
-    return DocumentPage(tuple(documents), matches, is_complete=True)
+    return DocumentPage(_add_abstracts(library, documents), matches, is_complete=True)
+
+
+def _add_abstracts(library: LibraryStore, documents: Sequence[DocumentEntry]) -> tuple[DocumentEntry, ...]:
+    """Return the documents, with the abstract of those whose study type nothing else shows."""
+    unknown = [entry.id for entry in documents if not entry.abstract and entry.study is None]
+    if not unknown:
+        return tuple(documents)
+    condition = f"ordinal = 0 AND patient IS NULL AND {sql_in('document_id', unknown)}"
+    texts = {row["document_id"]: row["text"] for row in _read_rows(library, condition, ["document_id", "text"])}
+    return tuple(replace(entry, abstract=texts.get(entry.id, "")) for entry in documents)
 
 
 def count_documents(library: LibraryStore) -> DocumentCounts:
-    """Return the counts of the documents without a patient. Reads dates, titles and metadata, and no text.
+    """Return the counts of the documents without a patient.
 
     Raises StorageError or LibraryDamaged if the library cannot be read.
     """
@@ -120,9 +143,9 @@ def count_documents(library: LibraryStore) -> DocumentCounts:
         else:
             years[row["last_day"] // 10_000] += 1
         retracted += RETRACTED in row["facets"]
-    for row in _read_rows(library, _build_condition(DocumentFilter()), ["title", "metadata"]):
+    for row in _read_rows(library, _build_condition(DocumentFilter()), ["title", "metadata", "text"]):
         typed += 1
-        match = find_study_type(json.loads(row["metadata"]), row["title"])
+        match = find_study_type(json.loads(row["metadata"]), row["title"], row["text"])
         if match is None:
             unknown += 1
         else:
@@ -162,8 +185,7 @@ def _meets(entry: DocumentEntry, document_filter: DocumentFilter) -> bool:
             return False
     if document_filter.study_type is None:
         return True
-    match = find_study_type(entry.metadata, entry.title)
-    return match is not None and match.type == document_filter.study_type
+    return entry.study is not None and entry.study.type == document_filter.study_type
 
 
 def list_authors(metadata: Metadata) -> tuple[str, ...]:
@@ -174,4 +196,5 @@ def list_authors(metadata: Metadata) -> tuple[str, ...]:
 
 
 def _parse_entry(row: Mapping[str, Any]) -> DocumentEntry:
-    return DocumentEntry(row["document_id"], row["title"], row["source"], row["date"], json.loads(row["metadata"]))
+    metadata = json.loads(row["metadata"])
+    return DocumentEntry(row["document_id"], row["title"], row["source"], row["date"], metadata, row.get("text", ""))

@@ -16,6 +16,7 @@ from dataclasses import replace
 from epicrisis.answering.study_details import StudyDetail, find_population, find_sample_size
 from epicrisis.core.answers import Answer, Citation
 from epicrisis.core.printable import printable
+from epicrisis.core.references import name_document
 from epicrisis.core.studies import StatedRatio, StudyCell, StudyRow
 from epicrisis.core.types import Passage
 from epicrisis.reading.comparisons import read_comparison
@@ -110,7 +111,7 @@ def _build_row(question: str, citations: Sequence[Citation], passages: Sequence[
     marks = next((citation.marks for citation in citations if citation.marks), ())
     return StudyRow(
         document_id=first.document_id,
-        title=printable(first.title or first.document_id),
+        title=printable(name_document(first.title, first.document_id)),
         reference=describe_reference(first),
         year=printable(reference.year),
         design=printable(reference.note_type or (designs[0] if designs else "")),

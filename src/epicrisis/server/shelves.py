@@ -96,13 +96,18 @@ class Shelves:
         store, search = find_store(library), library.pipeline.search
         assert search is not None
         info = store.info()
+        patients = len(search.rosters[0].patients()) if library.holds_patients else 0
+        free = None if is_in_database(store.path) else shutil.disk_usage(store.path).free
+        return ShelfContents(info, self.count(library), patients, free, tuple(find_quick_faults(info, free)))
+
+    def count(self, library: OpenLibrary) -> DocumentCounts:
+        """Return the counts of the literature in a library, read again once the library has changed."""
+        store = find_store(library)
         version = store.open_table().version
         cached = self._counts.get(library.name)
         if cached is None or cached[0] != version:
             cached = self._counts[library.name] = version, count_documents(store)
-        patients = len(search.rosters[0].patients()) if library.holds_patients else 0
-        free = None if is_in_database(store.path) else shutil.disk_usage(store.path).free
-        return ShelfContents(info, cached[1], patients, free, tuple(find_quick_faults(info, free)))
+        return cached[1]
 
     async def list_documents(
         self, name: str, caller: Caller, document_filter: DocumentFilter, offset: int = 0

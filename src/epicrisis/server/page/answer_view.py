@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from epicrisis.core.answers import Answer, Citation, Claim, Conflict, ConflictSide
 from epicrisis.core.printable import count_noun, printable, split_printable_lines
+from epicrisis.core.references import name_document
 from epicrisis.core.types import Passage, SupportState
 from epicrisis.reading.comparisons import read_comparison
 from epicrisis.report.answer_content import (
@@ -283,7 +284,7 @@ def _view_citation(answer: Answer, citation: Citation, href: str, passages: Sequ
     return CitationView(
         number=citation.number,
         href=f"{href}/sources/{citation.number}",
-        title=printable(citation.title or citation.document_id),
+        title=printable(name_document(citation.title, citation.document_id)),
         quotation=printable(citation.quotation),
         reference=describe_reference(citation),
         year=printable(reference.year),

@@ -77,7 +77,7 @@ def add_asking(router: APIRouter, questions: Questions, pages: AnswerPages) -> N
             if is_part(request):
                 return html_response(render("error", problem=problem), problem.status)
             form = build_form(resources, caller, fields, [problem.detail])
-            return html_response(render("ask", form=form, page="ask"), problem.status)
+            return html_response(render("ask", form=form, overviews=(), page="ask"), problem.status)
         settings = {name: fields.values[name] for name in _FILTERS if fields.values.get(name)}
         return await respond(request, PageQuestion(inquiry, body, settings))
 

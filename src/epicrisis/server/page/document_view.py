@@ -12,7 +12,7 @@ from operator import attrgetter
 
 from epicrisis.core.printable import printable, split_printable_lines
 from epicrisis.core.prompts import MARK_LABELS
-from epicrisis.core.references import Link, build_reference, find_document_study
+from epicrisis.core.references import Link, build_reference, find_document_study, name_document
 from epicrisis.core.types import CharacterSpan, Passage
 from epicrisis.server.white_space import fill_gap
 
@@ -117,7 +117,7 @@ def build_document_view(passages: Sequence[Passage], highlight: Highlight | None
         remarks.append("The document does not contain the quoted words. The highlight is the passage that was read.")
     return DocumentView(
         document_id=printable(source.document_id),
-        title=printable(source.title or source.document_id),
+        title=printable(name_document(source.title, source.document_id)),
         reference=printable(reference.describe("", source.source, source.date)),
         design=printable(reference.note_type or (study.label if study else "")),
         year=printable(reference.year),

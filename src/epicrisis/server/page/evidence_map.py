@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 from epicrisis.core.answers import Answer, PartialAnswer, Retrieved, SentencesSelected
 from epicrisis.core.printable import count_noun, printable
 from epicrisis.core.question_options import first_same_option
+from epicrisis.core.references import name_document
 from epicrisis.core.types import CharacterSpan, CountUnit, Passage, SearchTops
 from epicrisis.report.answer_content import describe_choice
 from epicrisis.report.study_table import list_shown_citations
@@ -175,7 +176,7 @@ def _place_cells(answer: Answer) -> tuple[StripCell, ...]:
                 part=number,
                 colour=0 if number is None else (number - 1) % _PART_COLOURS,
                 statement=statement,
-                title=printable(title or document_id),
+                title=printable(name_document(title, document_id)),
                 citations=numbers,
             )
         )

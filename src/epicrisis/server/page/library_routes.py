@@ -11,7 +11,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from epicrisis.core.printable import printable
+from epicrisis.core.printable import count_noun, printable
 from epicrisis.server.errors import NotFound
 from epicrisis.server.page.library_view import (
     STUDY_TYPE_LABELS,
@@ -45,10 +45,9 @@ def add_library_pages(router: APIRouter, shelves: Shelves, viewer: PdfViewer, up
     async def libraries(caller: CurrentCaller) -> Response:
         views: list[dict[str, Any]] = []
         for summary in await reader.list_libraries(caller):
-            facts = [("Documents", f"{summary['documents']:,}"), ("Passages", f"{summary['passages']:,}")]
-            facts += describe_setup(reader.resources.find(summary["name"]), reader.resources.sign_in_host)
-            facts.append(("Patients", "yes" if summary["holds_patients"] else "no"))
-            views.append({**summary, "facts": facts})
+            facts = describe_setup(reader.resources.find(summary["name"]), reader.resources.sign_in_host)
+            words = f"{count_noun(summary['documents'], 'document')}, {count_noun(summary['passages'], 'passage')}"
+            views.append({**summary, "facts": facts, "summary": words})
         return html_response(render("libraries", libraries=views, page="libraries"))
 
     @router.get("/libraries/{name}")

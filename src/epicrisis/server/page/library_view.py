@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from epicrisis.core.errors import InputError
 from epicrisis.core.printable import count_noun, printable
 from epicrisis.core.prompts import MARK_LABELS
-from epicrisis.core.references import build_reference
+from epicrisis.core.references import build_reference, name_document
 from epicrisis.core.study_types import STUDY_TYPES, StudyType
 from epicrisis.library.document_list import (
     PAGE_DOCUMENTS,
@@ -146,6 +146,8 @@ class TypeBar:
 class LibraryView:
     """Everything the page shows of a library except its documents."""
 
+    summary: str
+    """How much it holds, and from when."""
     facts: tuple[tuple[str, str], ...]
     chart: YearChart | None
     undated: int
@@ -178,10 +180,6 @@ def view_library(contents: ShelfContents, *, holds_patients: bool) -> LibraryVie
     info, counts = contents.info, contents.counts
     manifest = info.manifest
     facts = [("Documents", f"{info.documents:,}"), ("Passages", f"{info.passages:,}")]
-    if holds_patients:
-        facts.append(("Patients", f"{contents.patients:,}"))
-    if counts.documents:
-        facts.append(("Retracted", f"{counts.retracted:,} of {count_noun(counts.documents, 'document')} of literature"))
     facts.append(("Size on disk", format_bytes(sum(info.bytes_on_disk.values()))))
     if contents.free_bytes is not None:
         facts.append(("Free on the disk", format_bytes(contents.free_bytes)))
@@ -194,6 +192,7 @@ def view_library(contents: ShelfContents, *, holds_patients: bool) -> LibraryVie
     rows = [(printable(file.name), format_bytes(file.bytes), file.added[:10]) for file in files[:MAX_FILES]]
     bars, remark = view_study_types(counts)
     return LibraryView(
+        summary=_summarize(contents, holds_patients=holds_patients),
         facts=tuple((name, printable(value)) for name, value in facts),
         chart=build_year_chart(counts.years),
         undated=counts.undated,
@@ -204,6 +203,19 @@ def view_library(contents: ShelfContents, *, holds_patients: bool) -> LibraryVie
         files=tuple(rows),
         more_files=max(0, len(files) - MAX_FILES),
     )
+
+
+def _summarize(contents: ShelfContents, *, holds_patients: bool) -> str:
+    """Return how much a library holds in one line."""
+    counts = contents.counts
+    parts = [count_noun(contents.patients, "patient")] if holds_patients else []
+    parts.append(count_noun(contents.info.documents, "document"))
+    if counts.years:
+        first, last = min(counts.years), max(counts.years)
+        parts.append(f"from {first} to {last}" if first != last else f"of {first}")
+    if counts.retracted:
+        parts.append(f"{counts.retracted:,} of {count_noun(counts.documents, 'document')} of literature retracted")
+    return " · ".join(parts)
 
 
 def view_finding(sentence: str) -> str:
@@ -277,11 +289,11 @@ def _view_row(name: str, entry: DocumentEntry) -> DocumentRowView:
     authors = ", ".join(reference.authors[:3]) + (" et al." if len(reference.authors) > 3 else "")
     return DocumentRowView(
         href=f"/libraries/{quote(name, safe='')}/documents/{quote(entry.id, safe=':')}",
-        title=printable(entry.title or entry.id),
+        title=printable(name_document(entry.title, entry.id)),
         authors=printable(authors),
         journal=printable(reference.journal or entry.source),
         year=printable(reference.year),
-        study=reference.study.label if reference.study else "",
+        study=reference.study.name if reference.study else "",
         marks=", ".join(MARK_LABELS[mark] for mark in passage.marks),
     )
 

@@ -28,6 +28,7 @@ from epicrisis.core.answers import (
 from epicrisis.core.printable import printable
 from epicrisis.report.answer_content import QUIET_NOTICES
 from epicrisis.server.page.answer_view import AnswerPageView
+from epicrisis.server.page.plain_words import leave_out_command
 from epicrisis.server.page.rendering import render
 
 _PARTIAL = Markup('<hx-partial hx-target="#{}" hx-swap="{}">{}</hx-partial>')
@@ -137,6 +138,9 @@ def replace_follow_up_form(view: AnswerPageView) -> str:
 
 def add_step(words: str, *, is_trouble: bool = False) -> str:
     """Return the piece of HTML that adds a step."""
+    words = leave_out_command(words)
+    if not words:
+        return ""
     item = Markup('<li class="trouble">{}</li>' if is_trouble else "<li>{}</li>").format(printable(words))
     return _PARTIAL.format("steps", "beforeend", item)
 

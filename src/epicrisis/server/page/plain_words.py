@@ -12,14 +12,16 @@ import re
 from collections.abc import Iterable
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z]|`epicrisis ")
-_PART = re.compile(r"(?<=[.;:])\s+|(?<=[^.;:\s]) (?=\()")
-"""Where a part of a message begins: a sentence, a clause behind a semicolon or colon, a bracket."""
+_BRACKET = re.compile(r" ?\([^()]*(?:(?<![\w-])--[a-z]|`epicrisis )[^()]*\)")
+_PART = re.compile(r"(?<=[.;:])\s+")
+"""Where a part of a message begins: a sentence, or a clause behind a semicolon or colon."""
 
 
 def leave_out_command(text: str) -> str:
     """Return the text without the sentences and clauses that name an option or a command. It may be empty."""
     if not _OPTION.search(text):
         return text
+    text = _BRACKET.sub("", text)
     parts = [part for part in _PART.split(text) if not _OPTION.search(part)]
     kept = " ".join(parts).rstrip(" ;:,")
     return kept if not kept or kept.endswith((".", "!", "?", ")")) or not text.endswith(".") else f"{kept}."

@@ -11,6 +11,7 @@ from starlette.responses import HTMLResponse
 from epicrisis.report.templates import build_environment
 from epicrisis.server.page.evidence_map import STATEMENT_LABELS
 from epicrisis.server.page.menu import ALWAYS, Menu
+from epicrisis.server.page.plain_words import leave_out_command
 from epicrisis.server.page.static_files import static_address
 from epicrisis.server.users import LOCAL, Caller
 
@@ -36,6 +37,7 @@ def _environment() -> Environment:
     environment.globals["static"] = static_address
     environment.globals["statements"] = STATEMENT_LABELS
     environment.globals["page"] = ""
+    environment.filters["plain"] = leave_out_command
     environment.globals["account"] = find_account
     environment.globals["menu"] = list_menu
     return environment

@@ -15,6 +15,7 @@ from epicrisis.server.page.answer_routes import AnswerPages, add_answer_pages, a
 from epicrisis.server.page.asking import add_asking
 from epicrisis.server.page.comparison_routes import add_comparison_pages
 from epicrisis.server.page.library_routes import add_library_pages
+from epicrisis.server.page.overview import Overviews
 from epicrisis.server.page.page_route import PageRoute
 from epicrisis.server.page.patient_routes import add_patient_pages
 from epicrisis.server.page.question_form import build_form
@@ -44,9 +45,12 @@ def make_page_routes(
     router = APIRouter(route_class=PageRoute, include_in_schema=False, default_response_class=Response)
     resources = questions.resources
 
+    overviews = Overviews(shelves)
+
     @router.get("/")
     async def ask_page(caller: CurrentCaller) -> Response:
-        return html_response(render("ask", form=build_form(resources, caller), page="ask"))
+        form = build_form(resources, caller)
+        return html_response(render("ask", form=form, overviews=await overviews.list_overviews(caller), page="ask"))
 
     @router.get("/history")
     async def history() -> Response:
