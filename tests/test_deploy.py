@@ -26,7 +26,7 @@ from tests.support.servers import open_library, open_resources, running
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
 CONTAINER = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
-README = (DEPLOY / "README.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
 UNIT = DEPLOY / "epicrisis.service"
 PINNED = re.compile(r"(?m)^([a-z0-9][a-z0-9._-]*)==(\S+)")
 HASH = re.compile(r"--hash=(sha256:[0-9a-f]{64})")
@@ -134,7 +134,7 @@ def test_compose_hides_the_model_server_and_pins_versions() -> None:
 def test_variables_of_compose_are_documented() -> None:
     names = set(VARIABLE.findall((DEPLOY / "compose.yaml").read_text(encoding="utf-8")))
     assert {"EPICRISIS_HOST_NAME", "MODEL_FOLDER"} <= names
-    missing = [name for name in names if name not in README]
+    missing = [name for name in names if name not in PAGE]
     assert not missing
 
 
@@ -210,10 +210,9 @@ def test_cluster_shows_only_the_proxy_and_stops_after_its_servers() -> None:
 
 
 def test_variables_of_the_cluster_are_documented() -> None:
-    text = (deployment.DEPLOY / "README.md").read_text(encoding="utf-8")
     names = set(VARIABLE.findall((deployment.DEPLOY / "compose.yaml").read_text(encoding="utf-8")))
     assert "SERVER_PASSWORD" in names
-    assert [name for name in sorted(names) if name not in text] == []
+    assert [name for name in sorted(names) if name not in PAGE] == []
 
 
 def test_cluster_settings_name_the_model_service(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +230,7 @@ def test_cluster_database_has_the_commands_of_the_manual() -> None:
     )
     assert "PASSWORD 'it''s'" in commands
     assert not re.search(r"^\\", commands, re.MULTILINE)
-    manual = " ".join((ROOT / "docs" / "postgresql.md").read_text(encoding="utf-8").split())
+    manual = " ".join(PAGE.split())
     for line in " ".join(commands.split()).split("; "):
         if line.startswith(
             ("CREATE EXTENSION", "REVOKE", "CREATE ROLE epicrisis_reader", "CREATE ROLE epicrisis_writer")

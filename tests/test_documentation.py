@@ -17,8 +17,9 @@ from epicrisis.settings.settings import Settings
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "epicrisis"
-PAGES = [ROOT / "README.md", ROOT / "deploy" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "deploy").rglob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 DESIGN = ROOT / "docs" / "design"
+USER_PAGES = sorted((ROOT / "docs").glob("*.md"))
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"`([^`\n]+)`")
@@ -164,10 +165,22 @@ def test_paths_in_the_design_exist(page: Path) -> None:
 
 def test_every_page_is_linked_from_an_index() -> None:
     """A page that no index lists is found by nobody."""
-    readme, design = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/design/README.md"))
-    pages = [f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")]
-    assert [page for page in pages if page not in readme] == []
+    start, design = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("index.md", "design/README.md"))
+    pages = [path.name for path in USER_PAGES if path.name != "index.md"]
+    assert [name for name in pages if f"]({name})" not in start] == []
     assert [path.name for path in DESIGN.glob("*.md") if path.name != "README.md" and path.name not in design] == []
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *USER_PAGES], ids=lambda page: page.name)
+def test_pages_for_users_lead_to_no_design_page(page: Path) -> None:
+    targets = [target for target, _ in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8")))]
+    assert [target for target in targets if "design/" in target] == []
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/index.md"])
+def test_first_pages_use_no_words_of_the_machinery(name: str) -> None:
+    words = re.findall(r"[a-z]+", (ROOT / name).read_text(encoding="utf-8").lower())
+    assert {"preflight", "map", "reduce"} & set(words) == set()
 
 
 def test_modules_of_the_package_are_in_the_architecture() -> None:

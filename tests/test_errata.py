@@ -1,4 +1,4 @@
-"""Every erratum that code or documentation cites is defined in docs/errata.md."""
+"""Every erratum that code or documentation cites is defined in docs/reference/errata.md."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def citing_files() -> list[Path]:
 
 @pytest.mark.slow
 def test_cited_errata_are_defined() -> None:
-    defined = set(DEFINITION.findall((ROOT / "docs" / "errata.md").read_text(encoding="utf-8")))
+    defined = set(DEFINITION.findall((ROOT / "docs" / "reference" / "errata.md").read_text(encoding="utf-8")))
     undefined: dict[str, set[str]] = {}
     citations = 0
     for path in citing_files():

@@ -1,5 +1,5 @@
 -- Roles, extensions and rights, once for a new database. psql runs it as a superuser, with the passwords in the environment.
--- docs/postgresql.md and docs/server.md say what the roles may do.
+-- docs/deployment.md says what the roles may do.
 \set ON_ERROR_STOP on
 \getenv owner_password OWNER_PASSWORD
 \getenv importer_password IMPORTER_PASSWORD

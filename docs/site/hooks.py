@@ -22,8 +22,6 @@ COPIES = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
-    "deploy/README.md": "deployment.md",
-    "deploy/cluster/README.md": "deployment-cluster.md",
 }
 """Pages of the site that lie elsewhere in the repository."""
 LINK = re.compile(r"(\[[^\]]*\])\(([^)#:\s]+)(#[^)\s]*)?\)")

@@ -112,7 +112,7 @@ def _describe_parameter(parameter: Any) -> tuple[str, str, str]:
 
 def _describe_settings() -> Iterator[str]:
     yield "# All settings\n"
-    yield "[Change settings](../settings.md) says where they are given. `epicrisis settings` prints this table with the"
+    yield "[Settings](../settings.md) says where they are given. `epicrisis settings` prints this table with the"
     yield "values in effect. Hosts are contacted only where a setting or an option names them."
     rows = []
     for row in setting_rows():
@@ -124,8 +124,8 @@ def _describe_settings() -> Iterator[str]:
 def _describe_file_formats() -> Iterator[str]:
     yield "# File formats\n"
     yield "`epicrisis library add` knows a file by its ending, and by its beginning where several formats share one."
-    yield "`--format NAME` reads a file with any ending as this format. [Files of every kind](../file-formats.md) says"
-    yield "what of each becomes text and what is left out, [clinical notes](../note-formats.md) the same of notes."
+    yield "`--format NAME` reads a file with any ending as this format. What becomes text, and what is left out:"
+    yield "[documents](../documents.md#what-becomes-text), [notes](../records.md#how-notes-are-read)."
     suffixes: dict[str, list[str]] = {}
     for suffix, ending in readers.FORMAT_BY_SUFFIX.items():
         for name in SHARED_ENDINGS.get(ending, (ending,)):
@@ -142,7 +142,8 @@ def _describe_file_formats() -> Iterator[str]:
 def _describe_http_api() -> Iterator[str]:
     schema = create_app(Resources({})).openapi()
     yield "# HTTP API\n"
-    yield "[The server](../server.md) says how to start it and who may ask. A running server describes the same in"
+    yield "[Other programs](../interfaces.md) says how to ask, [deploy](../deployment.md) who may. A running server has"
+    yield "the same in"
     yield "`/openapi.json`, with the schema of every body and examples. Errors: [status codes](errors.md)."
     for path, methods in schema["paths"].items():
         for method, operation in methods.items():

@@ -1,4 +1,4 @@
-"""Copies of folders, as docs/operations.md makes them, are whole and can be verified."""
+"""Copies of folders, as docs/deployment.md makes them, are whole and can be verified."""
 
 from __future__ import annotations
 

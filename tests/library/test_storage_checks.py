@@ -87,7 +87,7 @@ def test_missing_library_on_object_storage_names_the_command() -> None:
 
 
 def test_backups_restore_the_library(tmp_path: Path) -> None:
-    """As docs/operations.md says: a copy in a folder, and a copy of all objects."""
+    """As docs/deployment.md says: a copy in a folder, and a copy of all objects."""
     source, restored, objects_only = (f"s3://{BUCKET}/{name}" for name in ("source", "restored", "objects"))
     with create(source) as library:
         library.add([build_stored_document("a", "aspirin"), build_stored_document("b", "warfarin")])

@@ -20,7 +20,7 @@ from tests.postgresql.conftest import LibraryDatabase
 from tests.support.postgresql_server import ADMIN, CLOSE_INDEX_FUNCTIONS, READER, WRITER, PostgresqlServer
 
 pytestmark = pytest.mark.postgresql
-PAGE = Path(__file__).parents[2] / "docs" / "postgresql.md"
+PAGE = Path(__file__).parents[2] / "docs" / "deployment.md"
 
 
 def test_restored_dump_is_the_library_with_its_boundary(database: LibraryDatabase) -> None:

@@ -115,7 +115,7 @@ def test_documented_commands_remove_patients_from_statistics_and_log(ward: Path,
     server = database.server
     assert find_files(server, "pg_wal")
     close_connections()
-    # As docs/postgresql.md has it for administrators.
+    # As docs/deployment.md has it for administrators.
     server.execute("VACUUM FULL pg_catalog.pg_statistic", database=database.name)
     server.execute(
         "ALTER SYSTEM SET wal_recycle = off", "ALTER SYSTEM SET wal_keep_size = 0", "SELECT pg_reload_conf()"

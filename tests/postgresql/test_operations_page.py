@@ -1,4 +1,4 @@
-"""The commands of docs/operations.md for PostgreSQL: a dump and a base backup restore library and server state."""
+"""The commands of docs/deployment.md for PostgreSQL: a dump and a base backup restore library and server state."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.postgresql_server import (
 )
 
 pytestmark = pytest.mark.postgresql
-PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "deployment.md").read_text(encoding="utf-8").partition("## Operate it")[2]
 
 
 def read_command(program: str, **names: object) -> list[str]:

@@ -31,7 +31,7 @@ CLOSE_INDEX_FUNCTIONS = (
     "REVOKE EXECUTE ON FUNCTION bm25_dump_index(text), bm25_dump_index(text, text), bm25_spill_index(text), "
     "bm25_force_merge(text), bm25_summarize_index(text), bm25_debug_pageviz(text, text) FROM PUBLIC"
 )
-"""As docs/postgresql.md has it for administrators."""
+"""As docs/deployment.md has it for administrators."""
 _CONFIGURATION = """
 shared_preload_libraries = 'pg_textsearch'
 listen_addresses = '{host}'

@@ -1,4 +1,4 @@
-"""Test a user's own question set, as `docs/questions.md` describes it."""
+"""Test a user's own question set, as `docs/evaluation.md` describes it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from epicrisis.core.errors import InputError
 from epicrisis.evaluation.datasets.load import load_catalogue, load_dataset
 
-PAGE = (Path(__file__).parents[3] / "docs" / "questions.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "evaluation.md").read_text(encoding="utf-8")
 
 
 def write_example(tmp_path: Path) -> Path:
     """Write the example of the documentation to a file."""
-    (lines,) = re.findall(r"```jsonl\n(.*?)```", PAGE, re.DOTALL)
+    lines = re.findall(r"```jsonl\n(.*?)```", PAGE.partition("### Write your own set")[2], re.DOTALL)[0]
     path = tmp_path / "own.jsonl"
     path.write_text(lines, encoding="utf-8")
     return path
