@@ -11,10 +11,11 @@ import threading
 from pathlib import Path
 
 import pytest
+from rich.progress import Progress
 
 from epicrisis.cli import progress as progress_module
 from epicrisis.cli.ingest_progress import show_ingest
-from epicrisis.cli.progress import open_download_progress, open_progress
+from epicrisis.cli.progress import STALLED_SECONDS, Clock, open_download_progress, open_progress
 from epicrisis.core.printable import format_seconds
 from epicrisis.core.types import Document
 from epicrisis.corpus.reader_base import Skipped
@@ -207,3 +208,22 @@ def test_add_ended_by_sigterm_keeps_its_work_and_continues(tmp_path: Path, model
     added, unchanged = map(int, re.findall(r"(\d+) documents added, (\d+) unchanged", second.stdout)[0])
     assert added + unchanged == 400
     assert unchanged, "the first process had saved documents"
+
+
+def test_remaining_time_grows_while_nothing_advances_and_a_stalled_task_says_so() -> None:
+    now = 0.0
+    progress, clock = Progress(get_time=lambda: now, disable=True), Clock()
+    progress.add_task("Adding", total=100)
+    (task,) = progress.tasks
+
+    def advance_to(completed: int, at: float) -> str:
+        nonlocal now
+        now = at
+        progress.update(task.id, completed=completed)
+        return clock.describe(task)
+
+    said = [advance_to(done, float(done)) for done in (0, 10, 20, 50)]
+    assert said[-1] == "50 s left"
+    assert advance_to(50, 80.0) == "80 s left", "as 50 of 100 took 80 s"
+    assert advance_to(50, 50 + STALLED_SECONDS) == "no progress for 60 s"
+    assert advance_to(60, 120.0).endswith("left")

@@ -106,7 +106,7 @@ RunFolder = Annotated[
 
 def _setting(flag: str, key: str, kind: Any, panel: str, help: str, metavar: str | None = None) -> SharedOption:
     """Return the option `flag` for the setting `key`. An option of type bool is a switch."""
-    option = Option(flag, help=help, metavar=metavar, rich_help_panel=panel)
+    option = Option(flag, help=help, metavar=metavar, rich_help_panel=panel, case_sensitive=False)
     return SharedOption(flag.lstrip("-").replace("-", "_"), key, kind, option, False if kind is bool else None)
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN_LINES = 60.0
 """Seconds between two lines on the progress of a command without a terminal."""
+STALLED_SECONDS = 60.0
+"""Seconds without progress after which a task says so."""
 _WIDE_ENOUGH_FOR_BARS = 72
 """Columns of a terminal. In a narrower one, the words have the place of the bar."""
 _SPEED_SECONDS = 600
@@ -89,18 +91,20 @@ def _show(
         def render(self, task: Task) -> Text:
             return Text(self._phrase(task), no_wrap=True, overflow="ellipsis")
 
+    clock = Clock()
+
     def describe() -> Iterator[str]:
         tasks = list(progress.tasks)
         # When all amounts are complete, the last task may still write its results.
         for task in [task for task in tasks if not _is_complete(task)] or tasks[-1:]:
             phrases = [*(amount(task) for amount in amounts), *(str(task.fields[name]) for name in fields)]
-            yield f"{task.description}: {', '.join(filter(None, (*phrases, _time_of(task))))}"
+            yield f"{task.description}: {', '.join(filter(None, (*phrases, clock.describe(task))))}"
 
     console = open_console(stderr=True)
     columns: list[ProgressColumn] = [PhraseColumn(lambda task: task.description)]
     if console.width >= _WIDE_ENOUGH_FOR_BARS:
         columns.append(BarColumn(14))
-    columns += map(PhraseColumn, (*amounts, _time_of))
+    columns += map(PhraseColumn, (*amounts, clock.describe))
     for name in fields:
         columns.append(PhraseColumn(lambda task, name=name: str(task.fields[name]), long=True))  # type: ignore[misc]
     progress = Progress(
@@ -142,8 +146,26 @@ def _rate_of(task: Task) -> str:
     return f"{speed * 3600:,.0f} per h"
 
 
-def _time_of(task: Task) -> str:
-    """Return the remaining time if it is known, else the seconds so far."""
-    if task.total is not None and not _is_complete(task) and task.time_remaining is not None:
-        return f"{format_seconds(task.time_remaining)} left"
-    return f"{format_seconds(task.elapsed or 0)} so far"
+class Clock:
+    """Says how long tasks will take, or how long they have stood still."""
+
+    def __init__(self) -> None:
+        self._advanced: dict[int, tuple[float, float]] = {}
+        """By task: what was completed at last, and when that was first seen."""
+
+    def describe(self, task: Task) -> str:
+        """Return the remaining time if it is known, else the seconds so far.
+
+        The estimate grows while nothing advances, and a task that stands still says so.
+        """
+        elapsed = task.elapsed or 0.0
+        completed, since = self._advanced.get(task.id, (-1.0, 0.0))
+        if task.completed != completed:
+            self._advanced[task.id] = (task.completed, elapsed)
+            since = elapsed
+        if task.total is None or not task.completed or _is_complete(task):
+            return f"{format_seconds(elapsed)} so far"
+        if elapsed - since >= STALLED_SECONDS:
+            return f"no progress for {format_seconds(elapsed - since)}"
+        on_average = (task.total - task.completed) * elapsed / task.completed
+        return f"{format_seconds(max(task.time_remaining or 0.0, on_average))} left"

@@ -216,13 +216,20 @@ def show_runs(
     findings: Sequence[Findings], runs: Mapping[Path, RunManifest], *, json: bool, first_table_only: bool = False
 ) -> None:
     """Show findings and state of runs, by folder. End the command with an error if a case failed."""
+    from epicrisis.evaluation.analysis import energy_tables
+
     if json:
         rows = [{"folder": str(folder), "manifest": manifest} for folder, manifest in runs.items()]
         run_data = rows[0] if len(rows) == 1 else {"runs": rows}
         show_data({**run_data, "findings": findings})
     else:
         for finding in findings:
-            show_findings(replace(finding, tables=finding.tables[:1], conclusions=()) if first_table_only else finding)
+            # The report has the tables on energy, whose notes are longer than the results of a small run.
+            tables = [table for table in finding.tables if table.title not in energy_tables.TITLES]
+            conclusions = finding.conclusions
+            if first_table_only:
+                tables, conclusions = tables[:1], ()
+            show_findings(replace(finding, tables=tuple(tables), conclusions=conclusions))
         for folder, manifest in runs.items():
             states = ", ".join(f"{count} {state}" for state, count in manifest.states.items())
             say()

@@ -11,6 +11,7 @@ from importlib import resources
 from typing import Literal, TypeAlias
 
 from epicrisis.core.errors import ModelMissing
+from epicrisis.core.names import match_case
 from epicrisis.core.types import Metadata
 
 ModelKind: TypeAlias = Literal["encoder", "token-encoder", "sparse", "reranker", "chat", "reward", "nli", "lexicon"]
@@ -159,6 +160,7 @@ def get_measurement(name: str) -> str:
 
 def get_pinned_model(name: str, models: Catalogue) -> PinnedModel:
     """Return the model of that name. Raise ModelMissing with similar names."""
+    name = match_case(name, models)
     if name not in models:
         raise ModelMissing(f"no model is called {name!r}; {suggest_names(name, models)}")
     return models[name]

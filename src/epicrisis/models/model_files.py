@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from epicrisis.core.errors import ModelFileInvalid, ModelMissing, NetworkRefused, StorageError
+from epicrisis.core.names import match_case
 from epicrisis.core.printable import quote_for_shell
 from epicrisis.core.serialization import to_json
 from epicrisis.core.types import Metadata
@@ -171,7 +172,7 @@ def pull_model(
     from filelock import FileLock
 
     model = get_pinned_model(name, load_catalogue() if models is None else models)
-    folder = home / "models" / name
+    name, folder = model.name, home / "models" / model.name
     if _find_installed(model, home):
         return folder
     if local_only:
@@ -193,8 +194,8 @@ def pull_model(
 def find_model(name_or_path: str, kind: ModelKind, home: Path, *, models: Catalogue | None = None) -> ModelFiles:
     """Return a downloaded model by its name, else a file or folder. For a folder with a model's name write `./name`."""
     catalogue = load_catalogue() if models is None else models
-    if name_or_path in catalogue:
-        model = catalogue[name_or_path]
+    if (name := match_case(name_or_path, catalogue)) in catalogue:
+        model = catalogue[name]
         if model.kind != kind:
             raise ModelMissing(f"{model.name} is a model of kind {model.kind}, but one of kind {kind} is needed")
         if files := _find_installed(model, home):

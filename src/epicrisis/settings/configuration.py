@@ -25,6 +25,7 @@ from pydantic.fields import FieldInfo
 
 from epicrisis.core.answers import Notice
 from epicrisis.core.errors import SettingsError
+from epicrisis.core.names import match_case
 from epicrisis.settings.model_services import expand_model_name
 from epicrisis.settings.settings import API_KEY_VARIABLE, ROLES, ModelSettings, Settings
 from epicrisis.system.local_only import strip_secrets
@@ -74,9 +75,10 @@ def load_settings(flags: Mapping[str, Any] | None = None, config: Path | None = 
     preset = values.get("preset")
     if preset is not None:
         presets = read_presets()
-        if not isinstance(preset, str) or preset not in presets:
+        name = match_case(str(preset), presets)
+        if name not in presets:
             raise SettingsError(f"no preset is called {preset}: known are {', '.join(presets)}")
-        values = merge_tables(presets[preset], values)
+        values = merge_tables(presets[name], values)
     if "home" not in values and os.environ.get("XDG_DATA_HOME"):
         values["home"] = Path(os.environ["XDG_DATA_HOME"]) / "epicrisis"
     try:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_origin
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, model_validator
 
 from epicrisis.core.dates import last_day
 from epicrisis.core.errors import InputError
+from epicrisis.core.names import match_case
 from epicrisis.core.types import DraftSelection, RuleName, SignalKind, TieRule
 from epicrisis.settings.model_services import expand_model_name
 from epicrisis.system.local_only import local_path, parse_host, split_addresses, strip_secrets
@@ -89,6 +91,15 @@ def define_key(default: Any, meaning: str, unit: str = "", **constraints: Any) -
     return Field(default, description=meaning, json_schema_extra={"unit": unit}, **constraints)
 
 
+def _list_choices(annotation: Any) -> list[str]:
+    """Return the texts that a type names: those of `Literal`, also beside others, as in `Literal["a"] | None`."""
+    if get_origin(annotation) is Literal:
+        return [value for value in get_args(annotation) if isinstance(value, str)]
+    if get_origin(annotation) in (Union, UnionType):
+        return [value for part in get_args(annotation) for value in _list_choices(part)]
+    return []
+
+
 class SettingsTable(BaseModel):
     """A table of settings: unknown keys are refused, and its representation contains no secrets."""
 
@@ -96,15 +107,19 @@ class SettingsTable(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _wrap_single_values(cls, values: Any) -> Any:
-        """Accept one text for a list of texts, such as `scope.types=Review`."""
+    def _read_values(cls, values: Any) -> Any:
+        """Accept one text for a list of texts, such as `scope.types=Review`, and names in capitals, such as `BM25`."""
         if not isinstance(values, Mapping):
             return values
         wrapped = dict(values)
         for name, value in values.items():
             field = cls.model_fields.get(name)
-            if isinstance(value, str) and field is not None and get_origin(field.annotation) is tuple:
+            if not isinstance(value, str) or field is None:
+                continue
+            if get_origin(field.annotation) is tuple:
                 wrapped[name] = (value,)
+            else:
+                wrapped[name] = match_case(value, _list_choices(field.annotation))
         return wrapped
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:

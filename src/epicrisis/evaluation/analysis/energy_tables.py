@@ -40,6 +40,7 @@ _ARM_NOTES = (
     "records. An arm with replies from the cache shows less than its answers take.",
 )
 _DEFAULT_RATE = EnergySettings().kg_co2_per_kwh
+TITLES = ("Time, energy and CO2", "Energy by arm")
 _DEFAULT_SOURCE = "the context-retrieval study's, Table 13: 197.31 kg for 962.48 kWh; yours: energy.kg_co2_per_kwh"
 
 GradedRight: TypeAlias = Callable[[Path], Collection[str]]
@@ -139,9 +140,9 @@ def make_energy_tables(runs: Iterable[RecordedRun], graded_right: GradedRight = 
     tables: list[Table] = []
     if run_rows:
         notes = (*_RUN_NOTES, *bases, f"CO2: kg a kWh of electricity: {', '.join(rates)}.")
-        tables.append(Table("Time, energy and CO2", _RUN_COLUMNS, tuple(run_rows), notes))
+        tables.append(Table(TITLES[0], _RUN_COLUMNS, tuple(run_rows), notes))
     if arm_rows:
-        tables.append(Table("Energy by arm", _ARM_COLUMNS, tuple(arm_rows), _ARM_NOTES))
+        tables.append(Table(TITLES[1], _ARM_COLUMNS, tuple(arm_rows), _ARM_NOTES))
     return tuple(tables)
 
 

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from epicrisis.core.errors import InputError
+from epicrisis.core.names import match_case
 
 if TYPE_CHECKING:
     from epicrisis.evaluation.experiments.experiment import Experiment
@@ -41,6 +42,7 @@ NAMES = tuple(_PLACES)
 
 def find_experiment(name: str) -> Experiment:
     """Return the experiment with this name. Raises InputError for an unknown name."""
+    name = match_case(name, NAMES)
     if name not in _PLACES:
         raise InputError(f"no experiment is called {name}: known are {', '.join(NAMES)}")
     module, _, attribute = _PLACES[name].partition(".")
