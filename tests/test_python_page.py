@@ -99,13 +99,25 @@ def test_examples_of_section_run(
     assert printed
     expected = {
         first: "2 documents added, 0 skipped",
-        "Patients": "['anna', 'bert']\nColchicine was started for gout.",
+        "Three scripts": "['anna', 'bert']\n",
         "Keep answers and read runs": "brief-context",
         "Your own encoder, chat model, reranker, file format or store": "1 document added\n<Ranking by hybrid+our-"
         "reranker: 1 passage: gout>\nabstained\n1 added to our-store\n",
         "Inspect": "success 3 questions",
     }.get(title, "")
     assert expected in printed
+    if title == "Three scripts":
+        assert "randomised trial" in (place / "studies.csv").read_text(encoding="utf-8")
+        assert (place / "answer-2.docx").stat().st_size
+        assert printed.endswith("Allopurinol was stopped after a rash.\n")
+
+
+def test_scripts_are_short_and_import_epicrisis_alone() -> None:
+    scripts = [code for _, code in SECTIONS["Three scripts"]]
+    assert len(scripts) == 3
+    for code in scripts:
+        assert len(code.splitlines()) <= 20
+        assert re.findall(r"^(?:import|from) .*$", code, re.MULTILINE) == ["import epicrisis"]
 
 
 def test_page_has_examples_of_every_kind() -> None:
