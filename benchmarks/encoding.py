@@ -26,10 +26,10 @@ from sentence_transformers import SentenceTransformer
 from epicrisis.core.protocols import Vectors
 from epicrisis.core.types import Document
 from epicrisis.evaluation.analysis.statistics import estimate_mean
-from epicrisis.evaluation.metrics.ranking import ndcg_at_k
 from epicrisis.models.encoders import load_encoder
 from epicrisis.models.networks import join_title
 from epicrisis.settings.configuration import load_settings
+from tests.support.ranking_metrics import ndcg_at_k
 
 BLOCK = 100
 SEPARATOR = ". "

@@ -28,11 +28,11 @@ from typing import Any
 
 from epicrisis.core.types import Document, Scope, SearchMode
 from epicrisis.evaluation.analysis.statistics import estimate_mean
-from epicrisis.evaluation.metrics.ranking import ndcg_at_k, recall_at_k, reciprocal_rank
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.models.encoders import load_encoder
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.configuration import load_settings
+from tests.support.ranking_metrics import ndcg_at_k, recall_at_k, reciprocal_rank
 
 METHODS: tuple[SearchMode, ...] = ("bm25", "dense", "hybrid")
 PASSAGES = 300

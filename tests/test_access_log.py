@@ -189,16 +189,6 @@ def test_names_taken_out_without_entry_of_forgetting_are_detected(tmp_path: Path
     assert "forgotten" in str(log.verify().fault)
 
 
-def test_log_of_first_version_cannot_be_changed_by_forgetting(tmp_path: Path) -> None:
-    from tests.server.test_access_log import write_first_version
-
-    path = tmp_path / NAME
-    write_first_version(path, 2)
-    log = AccessLog(path)
-    assert forget(log, "10083814") == 0
-    assert log.verify().fault is None
-
-
 def test_id_that_is_no_text_has_a_pseudonym(tmp_path: Path) -> None:
     log = AccessLog(tmp_path / NAME)
     log.append(build_entry("otto", "ask", "ward", "1\0\ud800", ["note:1"]))

@@ -57,7 +57,7 @@ def test_commands_on_damaged_library_end_without_traceback(
 # -- a manifest ------------------------------------------------------------------------------------------------------
 
 MANIFEST: dict[str, Any] = {
-    "format": 2,
+    "format": 3,
     "library_id": "0" * 32,
     "encoder_fingerprint": "minilm-0",
     "encoder_name": "minilm",

@@ -26,10 +26,9 @@ def engine() -> TableEngine:
     return "lance"
 
 
-def read_recorded(folder: Path) -> dict[str, str] | None:
+def read_recorded(folder: Path) -> dict[str, str]:
     with closing(Journal(folder)) as journal:
-        files = journal.files()
-    return None if files is None else dict(files)
+        return dict(journal.files())
 
 
 @pytest.fixture
@@ -62,7 +61,7 @@ def test_checksums_every_batch_records_its_files(folder: Path) -> None:
             assert files is not None
             named = {path.relative_to(folder).as_posix() for path in list_data_files(folder)}
             assert {"manifest.json", *named} <= files.keys()
-            assert checksums.verify_data_files(folder, files) == checksums.Damage(recorded=True, files=len(files))
+            assert checksums.verify_data_files(folder, files) == checksums.Damage(files=len(files))
     assert run_check(folder).problems == ()
 
 
@@ -149,23 +148,6 @@ def test_repair_damaged_library_keeps_checksums(folder: Path, large: None) -> No
     assert after is not None
     name = path.relative_to(folder).as_posix()
     assert after[name] == before[name]
-
-
-@pytest.mark.slow
-def test_checksums_earlier_library_is_recorded_by_optimize(folder: Path) -> None:
-    with closing(sqlite3.connect(folder / "journal.sqlite")) as database:
-        database.execute("DROP TABLE data_files")
-    report = run_check(folder)
-    assert report.problems == ()
-    assert [notice for notice in report.notices if "epicrisis library optimize" in notice]
-    with LibraryStore.open(folder, write=True) as library:
-        add(library, 1, COUNT)
-        assert read_recorded(folder) is None
-        library.optimize()
-    files = read_recorded(folder)
-    assert files is not None
-    assert checksums.verify_data_files(folder, files).files > 5
-    assert not [notice for notice in run_check(folder).notices if "checksums" in notice]
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from epicrisis.core.types import Document, Scope
+from epicrisis.core.types import Document
 from epicrisis.corpus.reader_base import ReaderItem
 from epicrisis.corpus.readers import read_sources
 from epicrisis.library import library_parts
@@ -252,7 +251,7 @@ def test_add_line_and_file_cannot_take_same_id(tmp_path: Path, library: LibraryS
     assert {"Aspirin.", "Digoxin.", "Heparin."} == set(read_texts(library).values())
 
 
-# -- kills, repair, libraries of earlier versions ---------------------------------------------------------------------
+# -- kills, repair -----------------------------------------------------------------------------------------------------
 
 
 def _interrupt(*_: object, **__: object) -> None:
@@ -305,22 +304,6 @@ def test_repair_after_interrupted_repair_keeps_journal_records(
         assert library.revisions(["pubmed:1"]) == {"pubmed:1": "2020"}
         assert get_counts(add(library, second)) == (1, 0, 0, 0)
         assert len(read_texts(library)) == 3
-
-
-def test_add_to_earlier_library_matches_files_by_name(tmp_path: Path) -> None:
-    first = write_file(tmp_path / "A/report.md", "Aspirin.")
-    with create(tmp_path / "library") as library:
-        add_documents(library, read_sources([first, write_lines(tmp_path / "a.jsonl", a="Digoxin.")]), encoder())
-    with closing(sqlite3.connect(tmp_path / "library/journal.sqlite")) as journal:
-        for table in ("origins", "coming_origins", "source_files"):
-            journal.execute(f"DROP TABLE {table}")
-    with LibraryStore.open(tmp_path / "library") as reader:
-        assert reader.search_words("aspirin", 1, Scope())
-    with LibraryStore.open(tmp_path / "library", write=True) as library:
-        write_file(first, "Aspirin, edited.")
-        report = add(library, first, write_lines(tmp_path / "b.jsonl", a="Heparin."))
-        assert (get_counts(report), report.of_unknown_file) == ((0, 2, 0, 0), 2)
-        assert get_counts(add(library, write_file(tmp_path / "B/report.md", "Warfarin."))) == (1, 0, 0, 0)
 
 
 def test_add_document_without_file_replaces_same_id(library: LibraryStore) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from epicrisis.core.clinical_facts import collect_facts
+from epicrisis.core.clinical_facts import ClinicalFact, read_facts
 from epicrisis.core.types import Passage
 from epicrisis.library.document_export import export_documents
 from epicrisis.library.ingest import add_documents, open_or_create
@@ -18,6 +19,12 @@ from epicrisis.testing.encoders import HashingEncoder
 
 ENCODER = HashingEncoder(32, max_tokens=24)
 SUBJECT = "p1"
+
+
+def collect_facts(passages: Iterable[Passage]) -> tuple[ClinicalFact, ...]:
+    """Return the facts of these passages by document and offset, each once, also where passages overlap."""
+    facts = {(fact.document_id, fact.start): fact for passage in passages for fact in read_facts(passage)}
+    return tuple(facts[key] for key in sorted(facts))
 
 
 def value(id_: str, number: float, day: str = "2150-03-04T08:10:00+01:00", **more: Any) -> dict[str, Any]:

@@ -318,8 +318,8 @@ def test_repair_missing_passages_raises_library_damaged(
     [
         ("{", "is not JSON"),
         ("[]", "is not a valid manifest"),
-        ('{"format": 2}', "is not a valid manifest"),
-        ('{"format": 1, "more": 1}', "create it again"),
+        ('{"format": 3}', "is not a valid manifest"),
+        ('{"format": 2, "more": 1}', "create it again"),
         ('{"format": 4, "more": 1}', "install a newer epicrisis"),
     ],
 )

@@ -54,23 +54,6 @@ class LibraryDatabase:
         ).close()
         return LibraryStore.open(self.url(WRITER, schema), write=True)
 
-    def return_to_version_5(self) -> None:
-        """Change the tables to those of version 5, whose word index holds every passage."""
-        with self.server.connect(self.name) as connection:
-            connection.execute("SET search_path = epicrisis, public")
-            connection.execute("DROP TABLE new_words CASCADE")
-            connection.execute("DROP INDEX passages_words")
-            connection.execute(
-                "ALTER TABLE library DROP COLUMN word_build, DROP COLUMN word_passages, DROP COLUMN word_mean, "
-                "DROP COLUMN new_passages"
-            )
-            connection.execute("ALTER TABLE passages DROP COLUMN build")
-            connection.execute(
-                "CREATE INDEX passages_words ON passages USING bm25(words) WITH (text_config = 'simple')"
-            )
-            connection.execute("ALTER INDEX passages_words OWNER TO library_owner")
-            connection.execute("UPDATE library SET schema_version = 5")
-
     def read(self, schema: str = "epicrisis", user: str = READER) -> LibraryStore:
         """Open a library as the user who may read."""
         return LibraryStore.open(self.url(user, schema))

@@ -15,7 +15,7 @@ from epicrisis.library.postgresql import search
 from epicrisis.library.word_index import round_length
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
 from tests.postgresql.conftest import LibraryDatabase, close_connections
-from tests.support.postgresql_server import OWNER, READER, WRITER
+from tests.support.postgresql_server import READER, WRITER
 
 pytestmark = pytest.mark.postgresql
 PASSAGES = 600
@@ -154,22 +154,6 @@ def test_new_words_of_other_patients_cannot_be_read(database: LibraryDatabase) -
     assert reader.search_words("word1", 30, Scope(hidden=frozenset(f"d{number}" for number in range(20)))) == ()
     own = reader.search_words("word1", 30, Scope(patient="anna"))
     assert {hit.id for hit in own} > {"d20#0"}
-
-
-def test_library_of_the_version_before_is_upgraded(database: LibraryDatabase) -> None:
-    """Its index holds every passage, and takes in new ones until it is built anew."""
-    with database.create() as library:
-        library.add(write_documents(0, 40))
-        library.optimize()
-    database.return_to_version_5()
-    close_connections()
-    with LibraryStore.open(database.url(OWNER), write=True) as library:
-        assert len(library.search_words("word1", 99, Scope())) > 20
-        before = read_index_file(database)
-        library.add([build_stored_document("new", "zolpidem")])
-        assert [hit.id for hit in library.search_words("zolpidem", 3, Scope())] == ["new#0"]
-        assert read_index_file(database) == before
-    assert [hit.id for hit in database.read().search_words("zolpidem", 3, Scope())] == ["new#0"]
 
 
 @pytest.mark.parametrize(("words", "length"), [(3, 3), (24, 24), (39, 39), (41, 40), (57, 56), (1000, 984)])

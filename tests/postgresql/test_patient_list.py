@@ -13,8 +13,8 @@ from epicrisis.library import patient_identities
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.patients import PatientRecord, Roster
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
-from tests.postgresql.conftest import LibraryDatabase, close_connections
-from tests.support.postgresql_server import OWNER, WRITER
+from tests.postgresql.conftest import LibraryDatabase
+from tests.support.postgresql_server import WRITER
 
 pytestmark = pytest.mark.postgresql
 NOTES: list[tuple[str, str | None, dict[str, Any]]] = [
@@ -82,20 +82,3 @@ def test_change_of_identities_alone_is_seen_by_open_readers(database: LibraryDat
         assert reader.patients()["berta"].name == "Berta Beck"
         patient_identities.forget_identities(library.path, ["berta"])
     assert reader.patients()["berta"].name is None
-
-
-def test_library_with_the_earlier_list_of_notes_is_upgraded(database: LibraryDatabase) -> None:
-    with database.create() as library:
-        library.add(build_notes())
-    database.return_to_version_5()
-    with database.server.connect(database.name) as connection:
-        connection.execute("SET search_path = epicrisis, public")
-        connection.execute("DROP FUNCTION list_patients()")
-        connection.execute("CREATE FUNCTION list_notes() RETURNS int LANGUAGE sql AS 'SELECT 1'")
-        connection.execute("ALTER FUNCTION list_notes() OWNER TO library_owner")
-        connection.execute("UPDATE library SET schema_version = 4")
-    close_connections()
-    LibraryStore.open(database.url(OWNER), write=True).close()
-    assert sorted(read_patients(database.read())) == ["anna", "berta", "carl"]
-    with database.server.connect(database.name) as connection:
-        assert connection.execute("SELECT to_regproc('epicrisis.list_notes')").fetchone() == (None,)

@@ -1,4 +1,4 @@
-"""The index of vectors in PostgreSQL: its recall is measured, and an index of earlier versions is replaced."""
+"""The index of vectors in PostgreSQL: its recall is measured."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from epicrisis.core.types import Document, Scope
 from epicrisis.library import index_recall
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import LibraryStore
-from epicrisis.library.postgresql import index_build, search, table, vector_index
+from epicrisis.library.postgresql import index_build, search, table
 from epicrisis.library.postgresql.vector_index import GraphReport
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.stores import build_stored_document
@@ -32,7 +32,7 @@ from tests.support.postgresql_server import OWNER, READER, WRITER
 pytestmark = pytest.mark.postgresql
 DIMENSIONS, PASSAGES, K = 32, 3000, 16
 FEW_LINKS = "DROP INDEX passages_vector; CREATE INDEX passages_vector ON passages USING hnsw(vector halfvec_ip_ops)"
-"""As earlier versions built it. `WITH` follows, so that a few thousand passages are as hard to find as millions."""
+"""`WITH` follows, so that a few thousand passages are as hard to find as millions."""
 
 
 @pytest.fixture(autouse=True)
@@ -144,21 +144,6 @@ def test_poor_recall_is_reported_and_searches_go_on(library: LibraryStore, datab
     assert "graph with m 2, ef_construction 4" in result.stdout
     assert "the index does not reach recall 1.0, so searches may miss some of the nearest passages" in result.stderr
     assert "graph with m 2" in CliRunner().invoke(app, ["library", "info", database.url(READER)]).stdout
-
-
-def test_index_of_earlier_versions_is_replaced_if_it_finds_too_little(
-    library: LibraryStore, database: LibraryDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    use_index_of_few_links(database)
-    monkeypatch.setattr(vector_index, "_DEFAULTS", {"m": 2, "ef_construction": 4})
-    monkeypatch.setitem(search.INDEX_SETTINGS, "hnsw.ef_search", "1")
-    monkeypatch.setitem(search.INDEX_SETTINGS, "hnsw.iterative_scan", "strict_order")
-    steps: list[str] = []
-    report = library.optimize(on_step=steps.append)
-    assert isinstance(report, GraphReport)
-    assert steps.count("measuring the recall") == 2
-    assert (report.m, report.ef_construction) == (32, 128)
-    assert count_index_links(database) == ["m=32", "ef_construction=128"]
 
 
 def test_bulk_addition_forgets_the_measurement(library: LibraryStore) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from epicrisis.reading.articles import ArticleText
-from epicrisis.reading.roles import name_role, read_roles
+from epicrisis.reading.roles import ROLES, classify_roles, name_role
 
 ABSTRACT = [
     "Ankle sprains are among the commonest injuries in sport.",
@@ -17,18 +16,12 @@ ABSTRACT = [
 
 
 def test_roles_of_an_abstract_without_headings() -> None:
-    readings = read_roles(ArticleText(ABSTRACT, [""] * 5))
-    roles = [reading.role for reading in readings]
+    rows = classify_roles(ABSTRACT)
+    roles = [ROLES[int(row.argmax())] for row in rows]
     assert roles[0] == "background"
     assert roles[1] in ("aim", "background")
     assert roles[2:] == ["method", "result", "conclusion"]
-    assert [reading.states_results for reading in readings] == [False, False, False, True, True]
-    assert all(0.2 < reading.probability < 1 for reading in readings)
-
-
-def test_heading_decides() -> None:
-    readings = read_roles(ArticleText(ABSTRACT, ["METHODS"] * 5))
-    assert {(reading.role, reading.probability) for reading in readings} == {("method", 1.0)}
+    assert all(0.2 < row.max() < 1 for row in rows)
 
 
 @pytest.mark.parametrize(
@@ -51,4 +44,4 @@ def test_heading_that_names_one_role(heading: str, role: str | None) -> None:
 
 
 def test_document_without_sentences_has_no_roles() -> None:
-    assert read_roles(ArticleText([], [])) == []
+    assert classify_roles([]).shape == (0, len(ROLES))

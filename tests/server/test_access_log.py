@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from epicrisis.privacy.access_log import _FIRST_FIELDS, NAME, AccessLog, verify_log
+from epicrisis.privacy.access_log import NAME, AccessLog, verify_log
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.users import USERS_FILE, UserStore
 from tests.server.test_patients import ANNA, ASK, BERT, Ward
@@ -170,27 +168,6 @@ def test_run_about_patients_is_logged_whether_opened_or_refused(
     assert asyncio.run(run()) == [status, 200, 404]
     (entry,) = read_access_log(server)
     assert (entry["action"], entry["library"], entry["outcome"]) == ("run", "ward", outcome)
-
-
-def write_first_version(path: Path, count: int) -> None:
-    """Write entries as version 0.1 of the server did."""
-    previous = "0" * 64
-    with path.open("a") as file:
-        for number in range(1, count + 1):
-            values = (number, f"2026-01-0{number}", "maria", "ask", "ward", ANNA, [f"note:{number}"], None, previous)
-            entry = dict(zip(_FIRST_FIELDS, values, strict=True))
-            content = json.dumps(list(values), ensure_ascii=True, separators=(",", ":"))
-            previous = hashlib.sha256(content.encode()).hexdigest()
-            file.write(json.dumps({**entry, "hash": previous}) + "\n")
-
-
-def test_log_of_older_version_is_verified_and_continued(tmp_path: Path) -> None:
-    path = tmp_path / NAME
-    write_first_version(path, 3)
-    assert verify_log(path).fault is None
-    asyncio.run(AccessLog(path).record("otto", "ask", "ward", BERT, (), user_id="owner:1", outcome="refused"))
-    result = verify_log(path)
-    assert (result.entries, result.fault) == (4, None)
 
 
 @pytest.mark.parametrize(

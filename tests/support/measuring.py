@@ -14,14 +14,38 @@ from epicrisis.core.prompts import unfence
 from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.serialization import to_json
 from epicrisis.core.types import AnswerState, Hit, Passage, Question, Ranking
-from epicrisis.evaluation.grading.measurements import Measurer, MeasureStore, measure_run
+from epicrisis.evaluation.grading.measurements import (
+    Measurement,
+    Measurer,
+    MeasureStore,
+    measure_answers,
+    measures_folder,
+    open_measure_store,
+)
 from epicrisis.evaluation.grading.measurers import rubric_measurer
+from epicrisis.evaluation.grading.scored_answers import read_answers
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.testing.chat import Script, ScriptedModel
 
 WRITER, JUDGE = "writer-model", "judge-model"
 GOLD = "The dose was 40 mg of furosemide."
+
+
+async def measure_run(
+    run: Path, measurers: Sequence[Measurer], on_measurement: Callable[[Measurement], None] = lambda _: None
+) -> dict[str, MeasureStore]:
+    """Measure every answer of a run without a measurement. Return the stores by measurer.
+
+    `run` is a folder or its records. `on_measurement` receives each measurement once it is stored. Raises InputError,
+    and as `run_concurrently` does.
+    """
+    stores = {}
+    for measurer in measurers:
+        store = stores[measurer.name] = open_measure_store(measures_folder(run), measurer)
+        async for measurement in measure_answers(read_answers(run), measurer, store):
+            on_measurement(measurement)
+    return stores
 
 
 def question(i: int = 0, gold: str | None = GOLD, **more: Any) -> Question:

@@ -269,11 +269,6 @@ def _report_lines(report: IngestReport, path: Path) -> Iterator[str]:
     yield from _gone_lines(report.gone, path)
     if report.removed is not None:
         yield from removed_lines(report.removed, path)
-    if report.of_unknown_file:
-        yield (
-            f"{report.of_unknown_file} of the replaced documents were added by an earlier version, which did not "
-            "record their files: they were matched by id"
-        )
     if report.outgrown:
         yield OUTGROWN
 

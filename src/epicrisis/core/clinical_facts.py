@@ -13,7 +13,7 @@ a document of the later day. So a search as of a date returns only what was know
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias, TypeGuard, get_args
@@ -120,12 +120,6 @@ def read_facts(passage: Passage) -> tuple[ClinicalFact, ...]:
 def select_rows(rows: Sequence[dict[str, Any]], start: int, end: int) -> list[dict[str, Any]]:
     """Return the stored facts that begin from `start` to before `end` of their document."""
     return [row for row in rows if start <= row["start"] < end]
-
-
-def collect_facts(passages: Iterable[Passage]) -> tuple[ClinicalFact, ...]:
-    """Return the facts of these passages by document and offset, each once, also where passages overlap."""
-    facts = {(fact.document_id, fact.start): fact for passage in passages for fact in read_facts(passage)}
-    return tuple(facts[key] for key in sorted(facts))
 
 
 def is_fact_list(value: Any) -> TypeGuard[list[dict[str, Any]]]:

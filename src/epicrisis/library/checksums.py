@@ -46,8 +46,6 @@ class ChecksumChanges:
 class Damage:
     """Damaged and missing data files, by path within the library."""
 
-    recorded: bool
-    """False if the library has no checksums of its passages."""
     files: int
     """Number of files with a checksum."""
     changed: tuple[str, ...] = ()
@@ -70,9 +68,9 @@ def find_checksum_changes(folder: Path, recorded: Iterable[str]) -> ChecksumChan
     return ChecksumChanges(updated, tuple(sorted(known_names - existing.keys())))
 
 
-def verify_data_files(folder: Path, recorded: Mapping[str, str] | None) -> Damage:
-    """Read every data file once and return the damage. `recorded` is None for a library without checksums."""
-    changed, missing = _compare(folder, recorded or {})
+def verify_data_files(folder: Path, recorded: Mapping[str, str]) -> Damage:
+    """Read every data file once and return the damage."""
+    changed, missing = _compare(folder, recorded)
     # Changed files may have disappeared since, so they are added to the existing ones.
     current = _select_current(folder, {*_list_data_files(folder), *changed})
     path_of_index = folder / word_index.NAME
@@ -88,8 +86,7 @@ def verify_data_files(folder: Path, recorded: Mapping[str, str] | None) -> Damag
             except FileNotFoundError:
                 continue
     return Damage(
-        recorded=recorded is not None,
-        files=len(recorded or {}),
+        files=len(recorded),
         changed=tuple(sorted(current.intersection(changed))),
         missing=tuple(missing),
         superseded=tuple(sorted(set(changed) - current)),

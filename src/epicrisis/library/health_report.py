@@ -28,10 +28,6 @@ MARKS_DUE = (
     "and answers may use them without their marks: run `epicrisis library optimize`"
 )
 """Notice about due marks. Any writer sets them."""
-_NOT_RECORDED = (
-    "the library was created by an earlier version and has no checksums of its data files, so damage goes unnoticed: "
-    "`epicrisis library optimize` records them"
-)
 _LABEL_WIDTH = 12
 
 
@@ -193,8 +189,6 @@ def find_notices(
         yield f"{passages} not in the index and scanned: run `epicrisis library optimize`"
     if files.superseded:
         yield _describe(Finding(len(files.superseded), files.superseded), "damaged file", _SUPERSEDED)
-    if not files.recorded:
-        yield _NOT_RECORDED
 
 
 def _notices_of_duplicates(texts: Texts, passages: int) -> Iterator[str]:
@@ -269,7 +263,7 @@ def format_report(report: HealthReport) -> list[str]:
         ("splitter", f"{manifest.splitter}, up to {count_noun(manifest.max_tokens, 'token')}{overlap}"),
         ("created", f"{manifest.created} by {software}"),
         ("search", search),
-        ("checksums", checksums if files.recorded else "none recorded"),
+        ("checksums", checksums),
     ]
     lines = []
     for file in library.sources[:MAX_LISTED]:

@@ -434,10 +434,9 @@ class _FileDocumentIds:
     def may_replace(self, document_id: str, origin: Origin) -> bool:
         """Return whether a changed document may replace the existing one. Otherwise count it as skipped."""
         existing = self._library.origins([document_id]).get(document_id)
-        if existing is None:
-            self._counts.of_unknown_file += 1
+        if existing is None or self._replace or origin.path == existing.path:
             return True
-        if self._replace or origin.path == existing.path or (origin.name and origin.sha256 == existing.sha256):
+        if origin.name and origin.sha256 == existing.sha256:
             return True
         other = readers.printable_path(Path(existing.path).name)
         self._counts.skip(
@@ -487,7 +486,7 @@ class _FileDocumentIds:
     def _is_taken(self, name: str) -> bool:
         """Return whether another file, or a document of a file with many documents, has this name.
 
-        A document without a recorded file, in a library of an earlier version, is assumed to be from this file.
+        A document without a recorded file is assumed to be from this file.
         """
         if name in self._by_name:
             return True

@@ -109,8 +109,6 @@ class IngestReport:
     """Text removed from notes, if there were any."""
     already_there: int = 0
     """Unchanged documents that are copies of files with another name."""
-    of_unknown_file: int = 0
-    """Replaced documents of an earlier version's library, which did not record their files."""
     remarks: tuple[str, ...] = ()
     """One line for each of the first files with a name or content that was already in the library."""
     more_remarks: int = 0
@@ -137,7 +135,7 @@ class IngestCounts:
         self.added = self.replaced = self.unchanged = self.outdated = self.deleted = 0
         self.passages = self.statements = self.nameless = self.marked = self.renamed = 0
         self.earlier_facts = 0
-        self.already_there = self.of_unknown_file = self.cut_off = 0
+        self.already_there = self.cut_off = 0
         self.encode_seconds = 0.0
         self.step = ""
         self.outgrown = False

@@ -75,8 +75,6 @@ class LibraryInventory(Journal):
 
     def documents_of_file(self, path: str) -> list[str]:
         """Return the ids of the documents that are recorded for the file at this path, in order."""
-        if not self._has_origins():
-            return []
         query = "SELECT id FROM origins JOIN source_files ON number = file WHERE path = ? ORDER BY id"
         return [id_ for (id_,) in self._read(query, (os.fsencode(path),))]
 
@@ -114,18 +112,11 @@ class LibraryInventory(Journal):
         with self._transaction():
             self._db.executemany("DELETE FROM deleted WHERE id = ?", zip(deleted))
             self._db.executemany("DELETE FROM sources WHERE sha256 = ?", [(source.sha256,) for source in sources])
-            if self._has_origins():
-                self._db.execute("DELETE FROM source_files WHERE number NOT IN (SELECT file FROM origins)")
+            self._db.execute("DELETE FROM source_files WHERE number NOT IN (SELECT file FROM origins)")
             if self.has_statements:
                 self._db.executemany("DELETE FROM marks WHERE source = ?", zip(document_ids))
 
-    def _has_origins(self) -> bool:
-        # Libraries of earlier versions lack the tables until their next writer.
-        return bool(self._read("SELECT 1 FROM sqlite_master WHERE name = 'coming_origins'"))
-
     def _read_files(self) -> list[tuple[str, str, int, int]]:
-        if not self._has_origins():
-            return []
         rows = self._read(
             "SELECT path, max(origins.sha256), count(*), sum(passages) FROM origins JOIN source_files ON number = file "
             "JOIN documents USING (id) GROUP BY file ORDER BY path"

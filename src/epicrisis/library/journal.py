@@ -37,21 +37,19 @@ CREATE TABLE sources(
 CREATE TABLE state(documents INTEGER NOT NULL, passages INTEGER NOT NULL, vectors INTEGER NOT NULL,
     words INTEGER NOT NULL);
 INSERT INTO state VALUES (0, 0, 0, 0);
-"""
-_ORIGINS = """
-CREATE TABLE IF NOT EXISTS source_files(number INTEGER PRIMARY KEY, path BLOB NOT NULL UNIQUE);
-CREATE TABLE IF NOT EXISTS origins(
+CREATE TABLE source_files(number INTEGER PRIMARY KEY, path BLOB NOT NULL UNIQUE);
+CREATE TABLE origins(
     id TEXT PRIMARY KEY, file INTEGER NOT NULL, name TEXT NOT NULL, sha256 TEXT NOT NULL
 ) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS named_by_name ON origins(name) WHERE name != '';
-CREATE INDEX IF NOT EXISTS named_by_sha256 ON origins(sha256) WHERE name != '';
-CREATE INDEX IF NOT EXISTS named_by_file ON origins(file) WHERE name != '';
-CREATE TABLE IF NOT EXISTS coming_origins(
+CREATE INDEX named_by_name ON origins(name) WHERE name != '';
+CREATE INDEX named_by_sha256 ON origins(sha256) WHERE name != '';
+CREATE INDEX named_by_file ON origins(file) WHERE name != '';
+CREATE TABLE coming_origins(
     sequence INTEGER NOT NULL, id TEXT NOT NULL, content_hash BLOB NOT NULL, path BLOB NOT NULL, name TEXT NOT NULL,
     sha256 TEXT NOT NULL, PRIMARY KEY(sequence, id)
 ) WITHOUT ROWID;
+CREATE TABLE data_files(path TEXT PRIMARY KEY, sha256 TEXT NOT NULL) WITHOUT ROWID;
 """
-"""Tables of the files of documents. Libraries of earlier versions get them with their next writer."""
 _SELECT_ORIGINS = "SELECT id, path, name, sha256 FROM origins JOIN source_files ON number = file"
 _STATEMENTS = """
 CREATE TABLE IF NOT EXISTS marks(
@@ -60,7 +58,7 @@ CREATE TABLE IF NOT EXISTS marks(
 CREATE INDEX IF NOT EXISTS marks_by_source ON marks(source);
 CREATE TABLE IF NOT EXISTS due(target TEXT PRIMARY KEY) WITHOUT ROWID;
 """
-"""Tables of statements, which libraries of earlier versions get with their first statement.
+"""Tables of statements, which a library gets with its first statement.
 
 A target with changed statements is `due` until the library's documents carry its new marks.
 """
@@ -73,8 +71,6 @@ _SETTLE_ORIGINS = (
     "DELETE FROM coming_origins WHERE sequence = ?",
 )
 _AMONG_IDS = "WHERE id IN (SELECT value FROM json_each(?))"
-_FILES = "CREATE TABLE IF NOT EXISTS data_files(path TEXT PRIMARY KEY, sha256 TEXT NOT NULL) WITHOUT ROWID;"
-"""Libraries of earlier versions lack this table until `start_recording_files`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +131,6 @@ class Journal:
         self._folder = folder
         with translate_errors(folder):
             self._db = connect(folder / name)
-        self._has_origin_tables = False
 
     @classmethod
     def create(cls, folder: Path, name: str = NAME) -> Journal:
@@ -143,7 +138,7 @@ class Journal:
         journal = cls(folder, name)
         with translate_errors(folder):
             journal._db.execute("PRAGMA journal_mode=WAL")
-            journal._db.executescript(f"BEGIN;{_SCHEMA}{_FILES}COMMIT;")
+            journal._db.executescript(f"BEGIN;{_SCHEMA}COMMIT;")
         return journal
 
     def close(self) -> None:
@@ -156,7 +151,6 @@ class Journal:
         `origins` maps document ids to content hash and file. An origin takes effect once a document with this hash is
         acknowledged.
         """
-        self._create_origin_tables()
         with self._transaction():
             row = self._db.execute(
                 "INSERT INTO journal(document_ids) VALUES (?) RETURNING sequence", (json.dumps(list(document_ids)),)
@@ -184,14 +178,13 @@ class Journal:
         document_ids: Sequence[str],
         rows: Iterable[DocumentRow],
         checkpoint: Checkpoint,
-        files: ChecksumChanges | None,
+        files: ChecksumChanges,
     ) -> None:
         """Close a batch and record its documents.
 
         `rows` are the remaining documents of the batch; documents without a row were deleted. `files` are the data
-        files written and removed by the batch, or None if the library records no checksums.
+        files written and removed by the batch.
         """
-        self._create_origin_tables()
         with self._transaction():
             before = self.hashes(document_ids)
             ids = (json.dumps(list(document_ids)),)
@@ -213,8 +206,7 @@ class Journal:
                 self._db.execute(command, (sequence,))
             self._db.execute("DELETE FROM journal WHERE sequence = ?", (sequence,))
             self._set_checkpoint(checkpoint)
-            if files is not None:
-                self._set_files(files)
+            self._set_files(files)
 
     def rebuild(
         self, rows: Iterable[DocumentRow], checkpoint: Checkpoint, files: ChecksumChanges | None = None
@@ -233,15 +225,8 @@ class Journal:
             if files is not None:
                 self._set_files(files)
 
-    def start_recording_files(self) -> None:
-        """Create the table of checksums in a library of an earlier version."""
-        with translate_errors(self._folder):
-            self._db.execute(_FILES)
-
-    def files(self) -> Mapping[str, str] | None:
-        """Map data files to their SHA-256. Return None if the library records no checksums."""
-        if not self._read("SELECT 1 FROM sqlite_master WHERE name = 'data_files'"):
-            return None
+    def files(self) -> Mapping[str, str]:
+        """Map data files to their SHA-256."""
         return {str(path): str(digest) for path, digest in self._read("SELECT path, sha256 FROM data_files")}
 
     def set_files(self, files: ChecksumChanges) -> None:
@@ -293,7 +278,6 @@ class Journal:
 
     def set_origins(self, origins: Mapping[str, Origin]) -> None:
         """Record the files of existing documents."""
-        self._create_origin_tables()
         with self._transaction():
             for id_, origin in origins.items():
                 path = os.fsencode(origin.path)
@@ -406,17 +390,7 @@ class Journal:
         with translate_errors(self._folder):
             return self._db.execute(query, values).fetchall()
 
-    def _create_origin_tables(self) -> None:
-        if not self._has_origin_tables:
-            with self._transaction():
-                for statement in _ORIGINS.split(";"):
-                    self._db.execute(statement)
-            self._has_origin_tables = True
-
     def _read_origins(self, condition: str, value: str | bytes) -> dict[str, Origin]:
-        # A reader must not create the tables that libraries of earlier versions lack.
-        if not self._read("SELECT 1 FROM sqlite_master WHERE name = 'coming_origins'"):
-            return {}
         rows = self._read(f"{_SELECT_ORIGINS} {condition}", (value,))
         return {id_: Origin(os.fsdecode(path), name, sha256) for id_, path, name, sha256 in rows}
 

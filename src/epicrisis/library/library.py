@@ -317,7 +317,7 @@ class LibraryStore:
         """
         with self._thread_lock:
             self._settle()
-            check_before_compaction(self.path, self._journal.files() or {}, self.manifest.dimensions)
+            check_before_compaction(self.path, self._journal.files(), self.manifest.dimensions)
             sequence = self._journal.begin([])
             # No document depends on the batch. If it stays open, the next write finishes it.
             with suppress(StorageError):
@@ -338,8 +338,7 @@ class LibraryStore:
             self._settle()
             self.move_if_large(report_step)
             report_step("comparing checksums")
-            check_before_compaction(self.path, self._journal.files() or {}, self.manifest.dimensions)
-            self._journal.start_recording_files()
+            check_before_compaction(self.path, self._journal.files(), self.manifest.dimensions)
             sequence = self._journal.begin([])
             report_step("joining small files")
             self._table.compact()

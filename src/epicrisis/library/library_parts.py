@@ -85,7 +85,7 @@ def check_parts(folder: Path) -> None:
     if missing:
         raise LibraryDamaged(f"{folder} lacks {', '.join(missing)}: half-copied; {REPAIR}")
     with closing(Journal(folder)) as journal:
-        checksums = journal.files() or {}
+        checksums = journal.files()
     check_small_files(folder, checksums)
 
 
@@ -217,8 +217,7 @@ class LibraryParts:
         self, sequence: int, document_ids: Sequence[str], rows: Sequence[DocumentRow], checkpoint: Checkpoint
     ) -> None:
         """Close the batch and record the checksums of its files."""
-        checksums = self.journal.files()
-        files = None if checksums is None else find_checksum_changes(self.folder, checksums)
+        files = find_checksum_changes(self.folder, self.journal.files())
         self.journal.finish(sequence, document_ids, rows, checkpoint, files)
 
     def search_words(self, query: str, k: int, scope: Scope, within: Sequence[str] | None) -> tuple[ScoredId, ...]:
@@ -412,7 +411,7 @@ def _read_old_journal(folder: Path) -> _JournalContent:
     try:
         with closing(Journal(folder, name)) as journal:
             statements = journal.statements() if journal.has_statements else None
-            files = journal.files() or {}
+            files = journal.files()
             return _JournalContent(name, journal.deletions(), journal.sources(), journal.origins(), statements, files)
     except LibraryDamaged:
         return _JournalContent()

@@ -24,8 +24,6 @@ from epicrisis.system.local_only import HAS_OWNERS
 from epicrisis.system.remote_libraries import show_library
 
 FORMAT = 3
-_READABLE = (2, 3)
-"""Libraries of format 2 have their passages in LanceDB. Those of format 3 may have them in SQLite."""
 PRECOMPUTED = "precomputed:"
 """Prefix of the fingerprint of precomputed vectors, such as those of PubMed by NCBI."""
 NAME = "manifest.json"
@@ -139,15 +137,10 @@ def read_manifest(folder: Path) -> LibraryManifest:
     except (ValueError, RecursionError) as error:
         raise LibraryDamaged(f"{path} is not JSON: {REPAIR.split(',')[0]}, or restore this file") from error
     number = values.get("format") if isinstance(values, dict) else None
-    if isinstance(number, int) and number > FORMAT:
-        raise LibraryDamaged(
-            f"{folder} has format {number}, this program reads up to {FORMAT}: install a newer epicrisis"
-        )
-    if isinstance(number, int) and number < _READABLE[0]:
-        raise LibraryDamaged(
-            f"{folder} has format {number}, this program writes {FORMAT}: create it again with `epicrisis library add`"
-        )
-    if number not in _READABLE or not _is_valid(values):
+    if isinstance(number, int) and number != FORMAT:
+        cure = "install a newer epicrisis" if number > FORMAT else "create it again with `epicrisis library add`"
+        raise LibraryDamaged(f"{folder} has format {number}, this program reads format {FORMAT}: {cure}")
+    if number != FORMAT or not _is_valid(values):
         raise LibraryDamaged(f"{path} is not a valid manifest: {REPAIR.split(',')[0]}, or restore this file")
     return LibraryManifest(**values)
 

@@ -40,9 +40,6 @@ START = "0" * 64
 """The hash before the first entry."""
 FORGET = "forget"
 """The action of an entry that justifies that entries about its patient name nobody any more."""
-_FIRST_FIELDS = ("number", "at", "user", "action", "library", "patient", "documents", "reason", "previous")
-_SECOND_FIELDS = (*_FIRST_FIELDS, "user_id", "outcome")
-"""The fields of entries that older versions wrote."""
 _FIELDS = (
     "number",
     "at",
@@ -190,7 +187,7 @@ class AccessLog:
             new = self.path.with_name(f".{self.path.name}.new")
             with os.fdopen(open_private(new, os.O_WRONLY | os.O_TRUNC), "wb") as file:
                 for entry in self.entries():
-                    if entry.get("patient") in patients and "commitment" in entry:
+                    if entry.get("patient") in patients:
                         entry = remove_names(entry)
                         changed += 1
                     file.write(dump_line(entry))
@@ -215,7 +212,7 @@ class AccessLog:
         for entry in self.entries():
             if entry.get("action") == FORGET and entry.get("subject"):
                 forgetting[entry["subject"]] = entry
-            elif entry.get("patient") in patients and "commitment" in entry:
+            elif entry.get("patient") in patients:
                 subjects.setdefault(entry["patient"], set()).add(entry["subject"])
         missing: list[tuple[Mapping[str, Any], str]] = []
         for patient, pseudonyms in subjects.items():
@@ -239,7 +236,7 @@ class AccessLog:
         is_incomplete = _ends_incompletely(self.path)
         if stated is None:
             last = _read_last(self.path)
-            if last is not None and "commitment" in last:
+            if last is not None:
                 fault = f"{self._head.name} is missing: the end may have been cut off"
         elif stated == (-1, ""):
             fault = f"{self._head.name} cannot be read"
@@ -265,7 +262,7 @@ class AccessLog:
             raise StorageError(_DAMAGED.format(self.path, "its last line is no entry")) from None
         stated = self._read_head()
         if stated is None:
-            if last is not None and "commitment" in last:
+            if last is not None:
                 raise StorageError(_DAMAGED.format(self.path, f"{self._head.name} is missing"))
         elif stated == (-1, "") or stated[0] > end[0] or (stated[0] == end[0] and stated[1] != end[1]):
             raise StorageError(_DAMAGED.format(self.path, f"its end is not the one that {self._head.name} states"))
@@ -346,10 +343,7 @@ def remove_names(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def hash_entry(entry: Mapping[str, Any]) -> str:
     """Return the hash of an entry with the hash of the one before it."""
-    fields: tuple[str, ...] = _FIELDS
-    if "commitment" not in entry:
-        fields = _SECOND_FIELDS if "outcome" in entry else _FIRST_FIELDS
-    return _hash([entry.get(name) for name in fields])
+    return _hash([entry.get(name) for name in _FIELDS])
 
 
 def _hash(values: Sequence[Any]) -> str:
@@ -373,7 +367,7 @@ def verify_entries(entries: Iterable[Mapping[str, Any]], head: str | None = None
             return AuditResult(count, previous, f"entry {count + 1}: {fault}", removed)
         count, previous = count + 1, str(entry["hash"])
         heads.add(previous)
-        if "commitment" in entry and entry["salt"] is None:
+        if entry["salt"] is None:
             if entry["action"] == FORGET:
                 forgotten.add(entry["subject"])
             else:
@@ -390,19 +384,15 @@ def verify_entries(entries: Iterable[Mapping[str, Any]], head: str | None = None
 
 
 def _find_fault(entry: Mapping[str, Any], number: int, previous: str) -> str | None:
-    versions = [(*_FIELDS, *_PRIVATE_FIELDS), _SECOND_FIELDS, _FIRST_FIELDS]
-    if not any(set(entry) == {*fields, "hash"} for fields in versions):
+    if set(entry) != {*_FIELDS, *_PRIVATE_FIELDS, "hash"}:
         return "is no entry, or has other fields"
     if entry["number"] != number or entry["previous"] != previous:
         return "does not follow the entry before it: one was removed, added or moved"
     if entry["hash"] != hash_entry(entry):
         return "was changed"
-    if "commitment" in entry:
-        if entry["salt"] is None:
-            return None if entry == remove_names(entry) else "was changed"
-        if entry["commitment"] != commit(entry):
-            return "was changed"
-    return None
+    if entry["salt"] is None:
+        return None if entry == remove_names(entry) else "was changed"
+    return None if entry["commitment"] == commit(entry) else "was changed"
 
 
 def _parse_line(line: bytes) -> dict[str, Any]:

@@ -1,17 +1,16 @@
 """Read the role of each sentence of a document: aim, background, method, result or conclusion.
 
-    roles = read_roles(ArticleText(["We compared A with B.", "Pain fell (p = 0.01)."], ["", ""]))
-    roles[1].role, roles[1].probability   # ("result", 0.97)
+    rows = classify_roles(["We compared A with B.", "Pain fell (p = 0.01)."])
+    rows[1, ROLES.index("result")]    # 0.97
 
-A heading decides where there is one that names a role. Elsewhere the words and the place of the sentence do, by a
-logistic regression that is trained on the sections of abstracts and trial reports.
+The words and the place of a sentence decide, by a logistic regression that is trained on the sections of abstracts and
+trial reports. `name_role` reads a heading.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Literal, TypeAlias
@@ -19,7 +18,6 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from epicrisis.reading.articles import ArticleText
 from epicrisis.reading.text_classifier import TextClassifier
 
 SentenceRole: TypeAlias = Literal["aim", "background", "method", "result", "conclusion"]
@@ -41,30 +39,6 @@ _HEADINGS: Mapping[SentenceRole, re.Pattern[str]] = {
 }
 _TOKEN = re.compile(r"[a-z]+|[<>=≤≥%±]|\d+(?:\.\d+)?")
 _DIGIT = re.compile(r"\d")
-
-
-@dataclass(frozen=True, slots=True)
-class RoleReading:
-    """The role of a sentence."""
-
-    role: SentenceRole
-    probability: float
-    """1 where a heading says so."""
-
-    @property
-    def states_results(self) -> bool:
-        """Return whether the sentence states what a study found."""
-        return self.role in STATES_RESULTS
-
-
-def read_roles(article: ArticleText) -> list[RoleReading]:
-    """Return the role of each sentence of a document, in order."""
-    rows = classify_roles(article.sentences)
-    readings: list[RoleReading] = []
-    for heading, row in zip(article.headings, rows, strict=True):
-        role, best = name_role(heading), int(row.argmax())
-        readings.append(RoleReading(ROLES[best], float(row[best])) if role is None else RoleReading(role, 1.0))
-    return readings
 
 
 def name_role(heading: str) -> SentenceRole | None:

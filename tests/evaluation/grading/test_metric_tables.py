@@ -114,7 +114,7 @@ def test_missed_table_names_examples_of_low_and_high_scores() -> None:
 
 
 def test_numbers_table_scores_metric_blind_to_numbers_at_chance() -> None:
-    cases = [make_case(i, {"numbers": float(i % 2), METEOR: 0.8, ONE: float(i % 2)}) for i in range(10)]
+    cases = [make_case(i, {"numbers-recall": float(i % 2), METEOR: 0.8, ONE: float(i % 2)}) for i in range(10)]
     precise = {"numbers-recall": 1.0, "numbers-precision": 0.5, "numbers-f1": 2 / 3, METEOR: 0.8}
     by_metric = rows_by_metric(numbers_table([*cases, make_case(10, {METEOR: 0.1}), make_case(11, precise)]))
     assert by_metric[METEOR]["ranks them rightly"] == 0.5

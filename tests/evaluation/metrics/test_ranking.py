@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from epicrisis.core.types import EvidenceSpan
-from epicrisis.evaluation.metrics.ranking import (
+from epicrisis.evaluation.grading.measurements import evidence_recall
+from tests.support.ranking_metrics import (
     average_precision,
-    evidence_recall,
     ndcg_at_k,
     precision_at_k,
     recall_at_k,

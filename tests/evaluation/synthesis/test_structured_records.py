@@ -20,7 +20,7 @@ from epicrisis.corpus.readers import read_sources
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.evaluation.datasets.patient_records.recordset import load_records
 from epicrisis.evaluation.grading.computed_answers import grade_computed, read_parts
-from epicrisis.evaluation.synthesis.patient_records.ccda_entries import FICTIONAL_ROOT
+from epicrisis.evaluation.synthesis.patient_records.ccda_documents import FICTIONAL_ROOT
 from epicrisis.evaluation.synthesis.patient_records.record_files import write_records
 from epicrisis.records.fact_questions.answer import compute
 from epicrisis.records.fact_questions.question_rules import plan_by_rules

@@ -19,12 +19,11 @@ from pydantic import Field, model_validator
 
 from epicrisis.core.answers import Failure, Usage
 from epicrisis.core.errors import InputError
-from epicrisis.core.types import QuestionForm
+from epicrisis.core.types import EvidenceSpan, QuestionForm
 from epicrisis.evaluation.datasets.patient_records.populations import GENERATED_FACTS
 from epicrisis.evaluation.grading.computed_answers import WITH_FACTS, ComputedGrade, grade_computed, read_parts
 from epicrisis.evaluation.grading.grader import GradeLine, GradeState, GradeStore, grade_all
 from epicrisis.evaluation.grading.scored_answers import Ending, ScoredAnswer, read_answers
-from epicrisis.evaluation.metrics.ranking import evidence_recall
 from epicrisis.evaluation.runs.case import Condition
 from epicrisis.evaluation.runs.jsonl_store import read_stored_lines
 
@@ -171,22 +170,6 @@ def measure_answers(
     return grade_all(missing, measurer.measure, store, measurer.concurrency)
 
 
-async def measure_run(
-    run: Path, measurers: Sequence[Measurer], on_measurement: Callable[[Measurement], None] = lambda _: None
-) -> dict[str, MeasureStore]:
-    """Measure every answer of a run without a measurement. Return the stores by measurer.
-
-    `run` is a folder or its records. `on_measurement` receives each measurement once it is stored. Raises InputError,
-    and as `run_concurrently` does.
-    """
-    stores = {}
-    for measurer in measurers:
-        store = stores[measurer.name] = open_measure_store(measures_folder(run), measurer)
-        async for measurement in measure_answers(read_answers(run), measurer, store):
-            on_measurement(measurement)
-    return stores
-
-
 @dataclass(frozen=True, slots=True)
 class MeasuredCase:
     """One case with the values of all measurers: a row of data for tables."""
@@ -285,3 +268,19 @@ def _record_values(answer: ScoredAnswer) -> dict[str, float]:
         verified = sum(citation.verified for citation in answer.citations)
         values["citations-verified"] = verified / len(answer.citations)
     return values
+
+
+def evidence_recall(passages: Sequence[tuple[str, int, int]], evidence: Sequence[EvidenceSpan], k: int) -> float | None:
+    """Return the share of the facts with a span inside one of the first k passages (document id, start, end).
+
+    One span of a fact is enough. A span across the border of two chunks is in neither.
+    """
+    facts: set[str | EvidenceSpan] = set()
+    covered: set[str | EvidenceSpan] = set()
+    for span in evidence:
+        fact = span.fact or span
+        facts.add(fact)
+        for document_id, start, end in passages[:k]:
+            if document_id == span.document_id and start <= span.start and span.end <= end:
+                covered.add(fact)
+    return len(covered) / len(facts) if facts else None

@@ -36,8 +36,6 @@ BOOTSTRAP = "by a bootstrap of whole patients (of questions where there is none)
 CORRECTNESS, FAITHFULNESS = "judge-correctness", "judge-faithfulness"
 CONSISTENT = "nli-non-contradiction"
 NUMBERS = "numbers-recall"
-_NUMBERS_BEFORE = "numbers"
-"""The name of the recall in older runs, which had no precision."""
 CROWDED = "bertscore-f1"
 """A metric with values near 1, for which HIGH and LOW mean nothing."""
 
@@ -234,7 +232,7 @@ def numbers_table(cases: MeasuredCases) -> Table:
     numeric = list(filter(lambda case: _number_recall(case) is not None, cases))
     rows: list[tuple[Cell, ...]] = []
     for metric in list_metrics(numeric):
-        if metric.startswith(_NUMBERS_BEFORE):
+        if metric.startswith("numbers"):
             continue
         scored = _scored_by(numeric, metric)
         by_rightness = group_by(scored, lambda case: _number_recall(case) == 1.0)
@@ -254,7 +252,7 @@ def numbers_table(cases: MeasuredCases) -> Table:
 
 
 def _number_recall(case: MeasuredCase) -> float | None:
-    return case.values.get(NUMBERS, case.values.get(_NUMBERS_BEFORE))
+    return case.values.get(NUMBERS)
 
 
 def _mean(cases: MeasuredCases, metric: str) -> Mean | None:

@@ -397,11 +397,6 @@ class Database:
             self._writer.close()
             self._writer = None
 
-    @property
-    def is_writing(self) -> bool:
-        """Whether this process has the library open for writing."""
-        return self._writer is not None
-
     @contextmanager
     def write(self) -> Iterator[Connection[Any]]:
         """Open a transaction that is durable when the block ends. Within another one, join it."""

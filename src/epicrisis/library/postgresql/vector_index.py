@@ -22,7 +22,6 @@ from epicrisis.core.types import Scope
 from epicrisis.library.index_recall import IndexReport, K, draw_sample, parse_report, read_time
 from epicrisis.library.postgresql import search
 from epicrisis.library.postgresql.database import Database
-from epicrisis.library.postgresql.index_build import build_vector_index
 from epicrisis.library.postgresql.schema import VECTOR_INDEX
 from epicrisis.library.postgresql.table import PostgresqlTable, parse_columns
 
@@ -66,16 +65,8 @@ def read_report(text: str | None) -> GraphReport | None:
 def measure_index(
     database: Database, table: PostgresqlTable, min_recall: float, on_step: Callable[[str], None]
 ) -> GraphReport | None:
-    """Measure and save the recall of the index. Return None if every search is exact.
-
-    An index of an earlier version that does not reach the recall is replaced. Raise LibraryBusy if a long read keeps it
-    in use.
-    """
+    """Measure and save the recall of the index. Return None if every search is exact."""
     report = _measure(database, table, min_recall, on_step)
-    # Earlier versions built with the defaults.
-    if report is not None and not report.good and _read_options(database) == _DEFAULTS:
-        build_vector_index(database, on_step)
-        report = _measure(database, table, min_recall, on_step)
     text = None if report is None else json.dumps(dataclasses.asdict(report))
     with database.write() as connection:
         connection.execute("UPDATE library SET vector_report = %s", (text,))

@@ -25,7 +25,6 @@ from epicrisis.system.remote_libraries import is_remote
 _LINES = frozenset((".jsonl", ".ndjson", ".log", ".txt"))
 _MANIFEST, _RECORDS = "manifest.json", "records.jsonl"
 _SERVER_FOLDERS = frozenset(("answers", "jobs", "reviews", "uploads", "originals"))
-_SERVER_LOG = "access.jsonl"
 _SERVER_FILES = ("access.", "users.", "identity-provider.")
 _APPLICATION_ID_PLACE = 68
 """Where SQLite writes the application id of a file."""

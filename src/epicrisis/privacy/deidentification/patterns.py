@@ -391,7 +391,6 @@ _WHOLE_PATTERNS: tuple[tuple[IdentifierKind, re.Pattern[str]], ...] = (
     ("date", HOLIDAY),
     ("date", NAMED_DAY),
 )
-PATTERNS = (*_VALUE_PATTERNS, *_WHOLE_PATTERNS)
 _NUMBERED = frozenset(LABEL_PATTERNS.values()) | frozenset(FREE_LABELS.values()) | {NUMBER_SIGN}
 _PLACES = frozenset((TOWN, OUTSIDE))
 _YEAR = re.compile(r"(?:19|20)\d\d")

@@ -34,7 +34,6 @@ _PLACES = Decimal("0.0000000001")
 _ROUTINE_STATUSES = frozenset({"", "final", "active", "completed"})
 _MAX_STATED = 6
 """Values that the sentence of a list states. The table has all."""
-_ORDERED: frozenset[FactOperation] = frozenset({"last", "first", "change"})
 _LISTING: frozenset[FactOperation] = frozenset({"list", "trend", "value-on"})
 
 

@@ -11,8 +11,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from epicrisis.core.types import EvidenceSpan
-
 Judgements: TypeAlias = Mapping[str, int]
 """Grades by id: 1 for relevant if there are no degrees."""
 
@@ -56,22 +54,6 @@ def ndcg_at_k(ranked: Sequence[str], grades_by_id: Judgements, k: int) -> float 
     ideal = sorted((grades_by_id[item] for item in relevant), reverse=True)[:k]
     gain = _discount([grades_by_id[id_] if id_ in relevant else 0 for id_ in ranked[:k]])
     return gain / _discount(ideal) if relevant else None
-
-
-def evidence_recall(passages: Sequence[tuple[str, int, int]], evidence: Sequence[EvidenceSpan], k: int) -> float | None:
-    """Return the share of the facts with a span inside one of the first k passages (document id, start, end).
-
-    One span of a fact is enough. A span across the border of two chunks is in neither.
-    """
-    facts: set[str | EvidenceSpan] = set()
-    covered: set[str | EvidenceSpan] = set()
-    for span in evidence:
-        fact = span.fact or span
-        facts.add(fact)
-        for document_id, start, end in passages[:k]:
-            if document_id == span.document_id and start <= span.start and span.end <= end:
-                covered.add(fact)
-    return len(covered) / len(facts) if facts else None
 
 
 def _relevant(ranked: Sequence[str], grades_by_id: Judgements) -> frozenset[str]:
