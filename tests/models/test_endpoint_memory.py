@@ -20,10 +20,9 @@ from epicrisis.models.chat.cache import CachedModel, ReplyCache
 from epicrisis.models.chat.endpoints import memory
 from epicrisis.models.chat.endpoints.endpoint import parse_endpoint
 from epicrisis.models.chat.endpoints.memory import EndpointFacts, EndpointMemory
-from epicrisis.models.chat.layers import ConcurrencyLimitedModel
+from epicrisis.models.chat.layers import ConcurrencyLimitedModel, RetryingModel
 from epicrisis.models.chat.loading import ask_ahead
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
-from epicrisis.models.chat.retries import RetryingModel
 from epicrisis.settings.settings import Settings
 from tests.support.loopback import USAGE, Endpoint, Scripted, completion, serving
 

@@ -20,10 +20,9 @@ from epicrisis.core.errors import (
 from epicrisis.core.protocols import ChatReply, ChatRequest, DeltaCallback
 from epicrisis.models.chat.endpoint_pool import FIRST_CALLS, EndpointPool, PooledCallsModel
 from epicrisis.models.chat.endpoints.probing import ServedModel, read_served_model
-from epicrisis.models.chat.layers import RateLimitedModel
+from epicrisis.models.chat.layers import RateLimitedModel, RetryingModel
 from epicrisis.models.chat.loading import add_layers, load_chat
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
-from epicrisis.models.chat.retries import RetryingModel
 from epicrisis.pipeline.components import describe_models
 from epicrisis.settings.configuration import load_settings
 from epicrisis.settings.settings import ModelSettings

@@ -20,8 +20,7 @@ from epicrisis.core.errors import (
 )
 from epicrisis.core.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.models.chat.call_costs import UNKNOWN_USAGE
-from epicrisis.models.chat.layers import Layer
-from epicrisis.models.chat.retries import RetryingModel
+from epicrisis.models.chat.layers import Layer, RetryingModel
 from epicrisis.testing.chat import ScriptedModel, check_chat_model
 from tests.support.virtual_clock import get_time, make_request, run_in_virtual_time
 

@@ -206,7 +206,7 @@ def info(
     """
     from epicrisis.evaluation.datasets.load import load_dataset
     from epicrisis.evaluation.synthesis.example_documents import count_examples
-    from epicrisis.evaluation.synthesis.leaks import find_leaks
+    from epicrisis.evaluation.synthesis.solved_examples import find_leaks
     from epicrisis.library.library import LibraryStore
 
     settings = flags.settings()

@@ -23,7 +23,7 @@ from epicrisis.evaluation.synthesis.example_documents import (
     read_built_examples,
     read_examples,
 )
-from epicrisis.evaluation.synthesis.leaks import Leak, find_leaks, find_leaks_among
+from epicrisis.evaluation.synthesis.solved_examples import Leak, find_leaks, find_leaks_among
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import LibraryStore
 from epicrisis.retrieval.examples import METADATA, is_same_question
@@ -189,7 +189,7 @@ def test_find_leaks_equals_comparison_of_all_pairs(texts: Sequence[str], asked: 
 
 
 def test_find_leaks_compares_few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    from epicrisis.evaluation.synthesis import leaks as module
+    from epicrisis.evaluation.synthesis import solved_examples as module
 
     compared: list[str] = []
 

@@ -32,10 +32,9 @@ from epicrisis.corpus.ccda.values import (
 )
 from epicrisis.corpus.facts.documents import FactEntry
 from epicrisis.corpus.facts.times import describe_end, reported_since, split_offset
-from epicrisis.corpus.facts.values import choose_name, end_fact, name_denial, name_status
+from epicrisis.corpus.facts.values import VITAL_SIGNS, choose_name, end_fact, name_denial, name_status
 from epicrisis.corpus.hl7.values import DAY_EVENTS, iso_time
 from epicrisis.corpus.patient_numbers import format_identifier
-from epicrisis.corpus.vital_signs import VITAL_SIGNS
 
 if TYPE_CHECKING:
     from lxml.etree import _Element

@@ -20,10 +20,9 @@ from epicrisis.corpus import reader_base
 from epicrisis.corpus.facts.documents import FactEntry, FactRecord, FactSpool, Stay
 from epicrisis.corpus.facts.tables import TableRow, describe_range, find_table, read_number, read_table, read_unquoted
 from epicrisis.corpus.facts.times import add_supply
-from epicrisis.corpus.facts.values import end_fact
+from epicrisis.corpus.facts.values import VITAL_SIGNS, end_fact
 from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_items
 from epicrisis.corpus.removal_log import RemovalLog
-from epicrisis.corpus.vital_signs import VITAL_SIGNS
 
 _STAYS = frozenset(("9201", "9203", "262", "8717", "32037", "581379", "581385", "8883"))
 """Concepts of visits that are stays: inpatient, emergency, intensive care, observation."""

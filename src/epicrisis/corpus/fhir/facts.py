@@ -14,7 +14,7 @@ from typing import Any
 from epicrisis.core.clinical_facts import ClinicalFact, FactKind
 from epicrisis.corpus.facts.documents import FactEntry, FactRecord
 from epicrisis.corpus.facts.times import describe_end, reported_since
-from epicrisis.corpus.facts.values import choose_name, name_status
+from epicrisis.corpus.facts.values import VITAL_SIGNS, choose_name, name_status
 from epicrisis.corpus.fhir.medications import MEDICATION_TYPES, FindMedication, read_medication
 from epicrisis.corpus.fhir.resources import WITHDRAWN, Resource, as_list, is_hospital_stay, list_objects
 from epicrisis.corpus.fhir.values import (
@@ -28,7 +28,6 @@ from epicrisis.corpus.fhir.values import (
     read_time,
     read_value,
 )
-from epicrisis.corpus.vital_signs import VITAL_SIGNS
 
 _ENTERED_IN_ERROR = "entered-in-error"
 _PAST_PROBLEM = ("resolved", "inactive", "remission")

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from epicrisis.core.clinical_facts import ClinicalFact, FactKind
 from epicrisis.corpus.facts.documents import FactEntry, FactRecord
 from epicrisis.corpus.facts.times import read_fact_time, reported_since, split_offset
-from epicrisis.corpus.facts.values import INTERPRETATIONS, FactValue, name_code
+from epicrisis.corpus.facts.values import INTERPRETATIONS, VITAL_SIGNS, FactValue, name_code
 from epicrisis.corpus.hl7.messages import Hl7Segment
 from epicrisis.corpus.hl7.notes import (
     WITHDRAWN,
@@ -25,7 +25,6 @@ from epicrisis.corpus.hl7.notes import (
     result_status,
 )
 from epicrisis.corpus.hl7.values import iso_time
-from epicrisis.corpus.vital_signs import VITAL_SIGNS
 
 _LABORATORY = frozenset("LAB CH HM MB SR BLB CG IMM TX VR CP SP OSL GE MCB MYC PHR".split())  # noqa: SIM905
 """Sections of a laboratory in OBR-24."""

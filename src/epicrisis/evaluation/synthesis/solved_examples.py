@@ -9,15 +9,19 @@ A written solution is valid if it ends with the right choice and its reasoning c
 requested again with another draw. The answer to an open question must contain the words of the known answer.
 
 A question with options can become an open question: without them, with the text of the right one as the known answer.
+
+`find_leaks` finds solved examples that are questions of a test set: a strategy that shows them would reveal the answer.
+The rule is `retrieval.examples.is_same_question`, which also filters the examples in prompts.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
-from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -45,6 +49,9 @@ from epicrisis.corpus.jsonl import find_json_fault
 from epicrisis.evaluation.datasets.dataset import Dataset, sample_at_random
 from epicrisis.evaluation.runs.concurrency import run_concurrently, store_each
 from epicrisis.evaluation.runs.jsonl_store import JsonlStore, StoredLine
+from epicrisis.evaluation.synthesis.example_documents import library_examples
+from epicrisis.library.library import LibraryStore
+from epicrisis.retrieval.examples import is_same_question, shingle_similarity, split_shingles
 
 PROMPTS = "epicrisis.evaluation.synthesis.prompts"
 
@@ -347,3 +354,62 @@ def _digest(question: Question) -> str:
     """Return 16 hexadecimal digits of a hash of the question and the known answer."""
     content = json.dumps([question.text, dict(question.options), question.gold], ensure_ascii=False)
     return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+Shingle: TypeAlias = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Leak:
+    """An example that is a question of the set."""
+
+    example: str
+    question: str
+    same_id: bool
+    similarity: float
+    """Similarity of the texts, 0 to 1."""
+
+
+def find_leaks(library: LibraryStore, questions: Sequence[Question], leak_similarity: float) -> tuple[Leak, ...]:
+    """Return the examples that are questions of the set, by example. Raises InputError as `library_examples` does."""
+    examples = []
+    for passage, example in library_examples(library):
+        examples.append((example.id, example.text, str(passage.metadata.get("question_id", ""))))
+    leaks = find_leaks_among(examples, questions, leak_similarity)
+    return tuple(sorted(leaks, key=lambda leak: (leak.example, leak.question)))
+
+
+def find_leaks_among(
+    examples: Iterable[tuple[str, str, str]], questions: Sequence[Question], leak_similarity: float
+) -> Iterator[Leak]:
+    """Yield the leaks among examples (id, text, id of the question) in their order. `leak_similarity` is above 0."""
+    frequencies: Counter[Shingle] = Counter()
+    for question in questions:
+        frequencies.update(_shingles(question.text))
+    by_shingle: dict[Shingle, list[int]] = defaultdict(list)
+    by_id: dict[str, list[int]] = defaultdict(list)
+    for place, question in enumerate(questions):
+        by_id[question.id].append(place)
+        for shingle in _rarest_shingles(question.text, frequencies, leak_similarity):
+            by_shingle[shingle].append(place)
+    for name, text, question_id in examples:
+        places = set(by_id.get(question_id, ()))
+        for shingle in _rarest_shingles(text, frequencies, leak_similarity):
+            places.update(by_shingle.get(shingle, ()))
+        for place in sorted(places):
+            question = questions[place]
+            if is_same_question(question, text, question_id, leak_similarity):
+                yield Leak(name, question.id, question.id == question_id, shingle_similarity(question.text, text))
+
+
+def _rarest_shingles(text: str, frequencies: Mapping[Shingle, int], leak_similarity: float) -> list[Shingle]:
+    """Return enough of the rarest shingles that a similar text has at least one of them."""
+    rarest_first = sorted(_shingles(text), key=lambda shingle: (frequencies.get(shingle, 0), shingle))
+    # Subtract a little, so that rounding does not lose a text of exactly this similarity.
+    required = math.ceil(leak_similarity * len(rarest_first) - 1e-9)
+    return rarest_first[: len(rarest_first) - required + 1]
+
+
+def _shingles(text: str) -> set[Shingle]:
+    """Return the shingles of a text. All texts without words are equal."""
+    return split_shingles(text) or {()}

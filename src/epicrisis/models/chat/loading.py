@@ -17,9 +17,8 @@ from epicrisis.models.catalogue import load_catalogue
 from epicrisis.models.chat import layers
 from epicrisis.models.chat.cache import CachedModel, ReplyCache
 from epicrisis.models.chat.endpoint_pool import EndpointPool, PooledCallsModel
-from epicrisis.models.chat.layers import Layer
+from epicrisis.models.chat.layers import Layer, RetryingModel
 from epicrisis.models.chat.prices import build_cost_function, compute_cost
-from epicrisis.models.chat.retries import RetryingModel
 from epicrisis.models.model_files import find_model
 from epicrisis.settings.model_services import find_service
 from epicrisis.settings.settings import ROLES, ModelSettings, Settings
