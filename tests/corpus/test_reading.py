@@ -316,3 +316,30 @@ def test_folder_that_cannot_be_listed_is_skipped_unless_it_is_the_outermost(
     refused.add(str(tmp_path))
     with pytest.raises(InputError, match="Permission denied; check its permissions"):
         read_sources([tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.txt", "Aspirin helped."),
+        ("b.json", '{"resourceType": "Patient", "id": "p1"}'),
+        (
+            "c.csv",
+            "note_id,subject_id,hadm_id,note_type,note_seq,charttime,storetime,text\nn1,1,2,DS,1,2150-01-01,,Aspirin.\n",
+        ),
+        ("d.jsonl", '{"id": "x", "text": "Aspirin."}\n'),
+    ],
+)
+def test_small_file_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: str) -> None:
+    """By a look at its format, its reader and its fingerprint together."""
+    path = _put(tmp_path, name, content)
+    opened = []
+    open_path = Path.open
+
+    def note(self: Path, *arguments: Any, **keywords: Any) -> Any:
+        opened.append(self)
+        return open_path(self, *arguments, **keywords)
+
+    monkeypatch.setattr(Path, "open", note)
+    assert list(read_sources([path]))
+    assert opened == [path]

@@ -6,6 +6,7 @@ Reading stops at broken quotes, because the text after them could get into the r
 from __future__ import annotations
 
 import csv
+import functools
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -120,6 +121,13 @@ def read_header(path: Path) -> tuple[list[str], str]:
     Raises InputError for a path without a file, and for a first line without column names.
     """
     reader_base.check_file(path)
+    status = path.stat()
+    cells, delimiter = _read_header(path, status.st_ino, status.st_size, status.st_mtime_ns)
+    return [*cells], delimiter
+
+
+@functools.lru_cache(maxsize=64)
+def _read_header(path: Path, inode: int, size: int, modified: int) -> tuple[tuple[str, ...], str]:
     shown_path = reader_base.printable_path(path)
     try:
         with open_as_utf8(path, detect_file_encoding(path)) as file:
@@ -150,7 +158,7 @@ def read_header(path: Path) -> tuple[list[str], str]:
                 cells, delimiter = cells_with_mark, mark
     if not cells:
         raise InputError(f"{shown_path}: its first line does not consist of column names: {_QUOTES}")
-    return list(map(str.strip, cells)), delimiter
+    return tuple(cell.strip() for cell in cells), delimiter
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any, cast
 
-from epicrisis.corpus.reader_base import READ_ERRORS, FileRemark, open_packed
+from epicrisis.corpus.reader_base import READ_ERRORS, FileRemark, open_packed, read_head
 
 SAMPLE_BYTES = 200_000
 """Bytes of lines with letters beyond ASCII that decide."""
@@ -185,11 +185,10 @@ def detect_file_encoding(path: Path) -> str:
 @functools.lru_cache(maxsize=64)
 def _detect_file_encoding(path: Path, size: int, modified: int) -> str:
     try:
-        with open_packed(path) as file:
-            head = file.read(4)
-            bom = next((name for mark, name in _BOMS if head.startswith(mark)), "")
-            if bom:
-                return bom.removeprefix("utf-8")
+        head = read_head(path).data
+        bom = next((name for mark, name in _BOMS if head.startswith(mark)), "")
+        if bom:
+            return bom.removeprefix("utf-8")
         with open_packed(path) as file:
             if _decodes(file, "utf-8"):
                 return ""
@@ -213,8 +212,7 @@ def detect_wide_encoding(path: Path) -> str:
 
     Raises one of `READ_ERRORS`.
     """
-    with open_packed(path) as file:
-        head = file.read(4)
+    head = read_head(path).data[:4]
     for mark, name in _BOMS:
         if head.startswith(mark):
             return name.removeprefix("utf-8")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from epicrisis.core.types import Document
 from epicrisis.corpus.office_markup import MAX_UNPACKED_BYTES, prepare_office_file
-from epicrisis.corpus.reader_base import FileRemark, Skipped, read_limited, skip
+from epicrisis.corpus.reader_base import FileRemark, Skipped, read_head, read_limited, skip
 from epicrisis.corpus.sectioned_text import SectionedText
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ _SLIDE_FORMATS = frozenset({"pptx", "odp"})
 
 def is_newer_format(path: Path) -> bool:
     """Return whether a file called `.doc` or `.ppt` is RTF or a format with markup after all. Raises OSError."""
-    with path.open("rb") as file:
-        return file.read(5).startswith((b"{\\rtf", b"PK\x03\x04"))
+    return read_head(path).data.startswith((b"{\\rtf", b"PK\x03\x04"))
 
 
 def read_document(path: Path, name: str) -> Iterator[Document | Skipped | FileRemark]:

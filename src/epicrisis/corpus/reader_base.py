@@ -5,6 +5,7 @@ The unpacked size is limited, because a gzip file of 10 MB can unpack to 10 GB.
 
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
 import io
@@ -197,8 +198,12 @@ def hold_fingerprint(path: Path, items: Iterable[ReaderItem], fingerprints: list
 def fingerprint_file(path: Path) -> FileFingerprint:
     """Return the file's fingerprint. Raises InputError if the file can no longer be read."""
     try:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        head = read_head(path)
+        if head.is_whole and not head.is_packed:
+            digest = hashlib.sha256(head.data).hexdigest()
+        else:
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
         return FileFingerprint(printable_path(path.name), digest, path.stat().st_size)
     except OSError as error:
         raise unreadable(path, error) from error
@@ -239,7 +244,9 @@ def read_limited(path: Path, limit: int) -> bytes:
     try:
         if path.stat().st_size > limit:
             raise ValueError(f"larger than {limit // 2**20} MB; split it")
-        return path.read_bytes()
+        # A pipe can be read only once.
+        head = read_head(path) if path.is_file() else None
+        return path.read_bytes() if head is None or head.is_packed or not head.is_whole else head.data
     except OSError as error:
         raise ValueError(f"{os_error_reason(error)}; check the file and its permissions") from error
 
@@ -262,11 +269,10 @@ def check_file(path: Path) -> None:
     if is_folder(path):
         raise path_error(path, "a folder; give the file in it")
     try:
-        with path.open("rb") as file:
-            first = file.read(1)
+        head = read_head(path)
     except OSError as error:
         raise unreadable(path, error) from error
-    if not first:
+    if not head.data and not head.is_packed:
         raise path_error(path, "the file is empty; leave it out, or create it again")
 
 
@@ -280,16 +286,62 @@ READ_ERRORS = (OSError, EOFError, zlib.error)
 _WINDOWS_FILES = ("thumbs.db", "ehthumbs.db", "desktop.ini")
 _GZIP_MAGIC = b"\x1f\x8b"
 _PIECE_BYTES = 1 << 20
+HEAD_BYTES = 1 << 20
+"""Bytes of a file, unpacked, by which its format is told. A smaller file is opened once, and read from memory."""
 
 
 _open_files: WeakValueDictionary[Path, IO[bytes]] = WeakValueDictionary()
 """The files that `open_packed` opened last, for `read_position`."""
 
 
+@dataclass(frozen=True, slots=True)
+class FileHead:
+    """The beginning of a file, unpacked."""
+
+    data: bytes
+    """At most HEAD_BYTES."""
+    is_packed: bool
+    """Whether the file is gzip. The name is not used: browsers unpack `.gz` and keep the name."""
+    is_damaged: bool
+    """Whether it breaks off within these bytes."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether these bytes are the whole file."""
+        return len(self.data) < HEAD_BYTES and not self.is_damaged
+
+
+def read_head(path: Path) -> FileHead:
+    """Return the beginning of a file, by which its format is told. It is read once. Raises OSError."""
+    status = path.stat()
+    return _read_head(path, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=16)
+def _read_head(path: Path, inode: int, size: int, modified: int) -> FileHead:
+    with path.open("rb") as raw:
+        packed = raw.read(2) == _GZIP_MAGIC
+        raw.seek(0)
+        if not packed:
+            return FileHead(raw.read(HEAD_BYTES), is_packed=False, is_damaged=False)
+        data = b""
+        try:
+            unpacked = _GzipReader(raw, size)
+            while len(data) < HEAD_BYTES and (piece := unpacked.read(HEAD_BYTES - len(data))):
+                data += piece
+        except READ_ERRORS:
+            return FileHead(data, is_packed=True, is_damaged=True)
+        return FileHead(data, is_packed=True, is_damaged=False)
+
+
 def open_packed(path: Path) -> IO[bytes]:
     """Open a file for reading and unpack it if it is gzip. Reading raises one of `READ_ERRORS` for a damaged file."""
-    packed = is_packed(path)
-    file = cast(IO[bytes], io.BufferedReader(_GzipReader(path), 1 << 17)) if packed else path.open("rb")
+    head = read_head(path)
+    if head.is_whole:
+        return io.BytesIO(head.data)
+    file: IO[bytes] = path.open("rb")
+    if head.is_packed:
+        file = cast(IO[bytes], io.BufferedReader(_GzipReader(file, path.stat().st_size), 1 << 17))
     _open_files[path] = file
     return file
 
@@ -311,9 +363,7 @@ def is_visible(name: str) -> bool:
 
 def is_packed(path: Path) -> bool:
     """Return whether a file is gzip. Raises OSError."""
-    # The name is not used: browsers unpack `.gz` and keep the name.
-    with path.open("rb") as file:
-        return file.read(2) == _GZIP_MAGIC
+    return read_head(path).is_packed
 
 
 def describe_read_error(error: Exception) -> str:
@@ -369,10 +419,10 @@ def describe_damage(path: Path, *, include_truncated: bool = True) -> str:
 class _GzipReader(io.RawIOBase):
     """The unpacked content of a gzip file, limited in size."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, file: IO[bytes], size: int) -> None:
         super().__init__()
-        self._limit = max(UNPACK_ALLOWANCE, MAX_UNPACK_RATIO * path.stat().st_size)
-        self._file = gzip.GzipFile(path)
+        self._limit = max(UNPACK_ALLOWANCE, MAX_UNPACK_RATIO * size)
+        self._raw, self._file = file, gzip.GzipFile(fileobj=file)
         self._size = 0
 
     def readable(self) -> bool:
@@ -392,4 +442,5 @@ class _GzipReader(io.RawIOBase):
 
     def close(self) -> None:
         self._file.close()
+        self._raw.close()
         super().close()

@@ -29,6 +29,7 @@ from epicrisis.corpus.reader_base import (
     fingerprint_file,
     os_error_reason,
     printable_path,
+    read_head,
     real_path,
     skip,
 )
@@ -155,8 +156,7 @@ class ReferenceFiles:
 
 def is_csl_json(path: Path) -> bool:
     """Return whether a JSON file begins like CSL-JSON: a list of entries with types of CSL. Raises OSError."""
-    with path.open("rb") as file:
-        start = file.read(_START_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
+    start = read_head(path).data[:_START_BYTES].removeprefix(b"\xef\xbb\xbf").lstrip()
     return start.startswith((b"[", b'{"items"', b'{"status"')) and _CSL_TYPES.search(start) is not None
 
 
@@ -170,8 +170,7 @@ def is_reference_table(path: Path) -> bool:
 
 def is_reference_export(path: Path) -> bool:
     """Return whether a text file is an export of a reference manager or a literature database. Raises OSError."""
-    with path.open("rb") as file:
-        start = file.read(_START_BYTES)
+    start = read_head(path).data[:_START_BYTES]
     # Without the NULs, UTF-16 looks like ASCII.
     text = start.removeprefix(b"\xff\xfe").removeprefix(b"\xfe\xff").replace(b"\0", b"")
     return begins_with_record(text.decode("utf-8", "replace"))

@@ -11,7 +11,7 @@ from typing import Any
 
 from epicrisis.core.dates import first_day, last_day
 from epicrisis.core.types import Document
-from epicrisis.corpus.reader_base import ArticleStatement, Skipped, is_number, path_error, skip, unreadable
+from epicrisis.corpus.reader_base import ArticleStatement, Skipped, is_number, path_error, read_head, skip, unreadable
 
 REINSTATED = "reinstated"
 _MARK_BY_NATURE = {
@@ -74,8 +74,7 @@ def extract_statements(document: Document) -> tuple[ArticleStatement, ...]:
 
 def is_retraction_watch(path: Path) -> bool:
     """Return whether the file has the header of Retraction Watch's list. Raises OSError."""
-    with path.open("rb") as file:
-        beginning = file.read(65_536).decode("utf-8-sig", errors="replace")
+    beginning = read_head(path).data[:65_536].decode("utf-8-sig", errors="replace")
     header = next(csv.reader(beginning.splitlines()[:1]), [])
     return set(map(str.strip, header)).issuperset(_COLUMNS)
 

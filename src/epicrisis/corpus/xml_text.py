@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
-from epicrisis.corpus.reader_base import READ_ERRORS, describe_read_error, open_packed
+from epicrisis.corpus.reader_base import READ_ERRORS, describe_read_error, open_packed, read_head
 
 if TYPE_CHECKING:
     from lxml.etree import _Element, _ElementTree
@@ -47,15 +47,8 @@ class BrokenXML(Exception):
 
 def detect_xml_kind(path: Path) -> Literal["pubmed", "nxml", "ccda"] | None:
     """Return the kind of XML, by the first known element in the first 64 KiB (unpacked), or None. Raises OSError."""
-    head = b""
-    with open_packed(path) as file:
-        try:
-            while len(head) < _CHUNK_BYTES and (piece := _read_some(file, _CHUNK_BYTES - len(head))):
-                head += piece
-        except READ_ERRORS:
-            pass  # the reader will report the damage
-    # Without the NULs, UTF-16 looks like ASCII.
-    match = _KNOWN_ELEMENT.search(head.replace(b"\0", b""))
+    # Without the NULs, UTF-16 looks like ASCII. The reader will report a damage.
+    match = _KNOWN_ELEMENT.search(read_head(path).data[:_CHUNK_BYTES].replace(b"\0", b""))
     if match is None:
         return None
     if match[1]:

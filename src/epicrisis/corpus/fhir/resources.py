@@ -11,6 +11,7 @@ without its entries before them.
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -61,23 +62,21 @@ class FhirEntry:
 
 def is_fhir(path: Path) -> bool:
     """Return whether the file begins like FHIR resources in JSON, or like the manifest of a bulk export."""
-    try:
-        with reader_base.open_packed(path) as file:
-            beginning = file.read(_BEGINNING_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
-    except reader_base.READ_ERRORS:
+    head = reader_base.read_head(path)
+    if head.is_damaged:
         return False
+    beginning = head.data[:_BEGINNING_BYTES].removeprefix(b"\xef\xbb\xbf").lstrip()
     is_manifest = beginning.startswith(b"{") and all(key in beginning for key in _MANIFEST_KEYS)
     return is_manifest or (beginning.startswith((b"{", b"[")) and b'"resourceType"' in beginning)
 
 
 def is_fhir_xml(path: Path) -> bool:
     """Return whether the file begins like FHIR resources in XML, which are not read."""
-    try:
-        with reader_base.open_packed(path) as file:
-            # Without the NULs, UTF-16 looks like ASCII.
-            beginning = file.read(_XML_BEGINNING_BYTES).replace(b"\0", b"")
-    except reader_base.READ_ERRORS:
+    head = reader_base.read_head(path)
+    if head.is_damaged:
         return False
+    # Without the NULs, UTF-16 looks like ASCII.
+    beginning = head.data[:_XML_BEGINNING_BYTES].replace(b"\0", b"")
     return beginning.lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n").startswith(b"<") and _XML_NAMESPACE in beginning
 
 
@@ -278,7 +277,8 @@ def is_ndjson_name(name: str) -> bool:
 
 def _is_ndjson(path: Path) -> bool:
     """Return whether the first line is a complete object and another line follows; the suffix decides for one line."""
-    with reader_base.open_packed(path) as file:
+    head = reader_base.read_head(path)
+    with io.BytesIO(head.data) if head.is_whole else reader_base.open_packed(path) as file:
         first = file.readline(MAX_BUNDLE_BYTES)
         if not file.readline(2):
             return is_ndjson_name(path.name)

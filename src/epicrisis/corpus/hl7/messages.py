@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from epicrisis.corpus.encodings import decode_text
-from epicrisis.corpus.reader_base import READ_ERRORS, Skipped, describe_read_error, open_packed, skip
+from epicrisis.corpus.reader_base import READ_ERRORS, Skipped, describe_read_error, open_packed, read_head, skip
 
 MAX_FILE_BYTES = 512 * 1024 * 1024
 _BEGINNING = re.compile(rb"[\s\x0b]*(?:\xef\xbb\xbf)?(?:MSH|FHS|BHS)[^\w\s][^\w\s]{2,6}")
@@ -142,11 +142,8 @@ class Hl7Message:
 
 def is_hl7(path: Path) -> bool:
     """Return whether the file begins with a header of HL7 v2."""
-    try:
-        with open_packed(path) as file:
-            return _BEGINNING.match(file.read(200)) is not None
-    except READ_ERRORS:
-        return False
+    head = read_head(path)
+    return not head.is_damaged and _BEGINNING.match(head.data[:200]) is not None
 
 
 def read_messages(path: Path) -> Iterator[tuple[str, Hl7Message | Skipped]]:
