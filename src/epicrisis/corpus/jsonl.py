@@ -9,14 +9,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from epicrisis.core.types import Document
-from epicrisis.corpus.encodings import detect_wide_encoding, open_as_utf8
-from epicrisis.corpus.reader_base import READ_ERRORS, Skipped, describe_read_error, skip
+from epicrisis.corpus.encodings import detect_wide_encoding, encoding_remark, open_as_utf8
+from epicrisis.corpus.reader_base import READ_ERRORS, FileRemark, Skipped, describe_read_error, skip
 
 MAX_LINE_BYTES = 32 * 1024 * 1024
 """Limit of a line. A textbook has about 5 MB."""
@@ -187,3 +188,11 @@ def _find_leaf_fault(value: Any) -> str | None:
         except UnicodeEncodeError:
             return "contains half of a surrogate pair, which is not a character"
     return None
+
+
+def read_file(path: Path) -> Iterator[Document | Skipped | FileRemark]:
+    """Yield the documents of a file, and a remark if it is not UTF-8."""
+    yield from read_documents(path)
+    with suppress(*READ_ERRORS):
+        if encoding := detect_wide_encoding(path):
+            yield encoding_remark(path.name, encoding)

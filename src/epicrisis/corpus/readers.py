@@ -14,19 +14,16 @@ from epicrisis.core.errors import InputError
 from epicrisis.core.extensions import list_extensions
 from epicrisis.core.types import Document, Origin
 from epicrisis.corpus import (
-    jsonl,
+    formats,
     medcpt,
-    medrag,
     note_tables,
     office,
-    plain_text,
     pubmed,
     questions,
     retractions,
-    sandbox,
     zotero,
 )
-from epicrisis.corpus.encodings import detect_file_encoding, detect_wide_encoding, encoding_remark
+from epicrisis.corpus.encodings import detect_file_encoding, encoding_remark
 from epicrisis.corpus.facts.tables import detect_table_format
 from epicrisis.corpus.fhir import export
 from epicrisis.corpus.fhir.resources import has_fhir_lines, is_fhir, is_fhir_xml
@@ -36,7 +33,6 @@ from epicrisis.corpus.own_readers import find_own_format, find_own_reader, list_
 from epicrisis.corpus.patient_numbers import PatientNumbers, StoredPatients
 from epicrisis.corpus.reader_base import (
     CURES,
-    READ_ERRORS,
     FileDocument,
     FileFingerprint,
     OmittedText,
@@ -60,53 +56,26 @@ from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.corpus.retraction_wording import mark_document
 from epicrisis.corpus.xml_text import detect_xml_kind
 
-_READERS_WITH_NAME: Mapping[str, Callable[[Path, str], Iterator[ReaderItem | OmittedText]]] = {
-    "text": plain_text.read_document,
-    "pdf": partial(sandbox.read_file, "pdf"),
-    "html": partial(sandbox.read_file, "html"),
-    "nxml": partial(sandbox.read_file, "nxml"),
-    "office": partial(sandbox.read_file, "office"),
-    "spreadsheet": partial(sandbox.read_file, "spreadsheet"),
-}
-"""Readers that need the file's name, because it becomes the id if nothing in the file does."""
 _RETRACTION_WATCH = "retraction-watch"
 _REFERENCES = "references"
 """Files of reference managers, which describe other files of the same addition."""
 
 
-def _read_json_lines(path: Path) -> Iterator[ReaderItem]:
-    """Yield the documents of a file, and a remark if it is not UTF-8."""
-    yield from jsonl.read_documents(path)
-    with suppress(*READ_ERRORS):
-        if encoding := detect_wide_encoding(path):
-            yield encoding_remark(path.name, encoding)
-
-
-_READERS: Mapping[str, Callable[[Path], Iterator[ReaderItem | OmittedText]]] = {
-    "jsonl": _read_json_lines,
-    "medrag": medrag.read_snippets,
-    "statpearls": partial(sandbox.read_file, "statpearls"),
-    _RETRACTION_WATCH: retractions.read_retraction_watch,
-}
 NOTE_FORMATS = ("notes", *RECORD_FORMATS)
 """Formats of patients' records."""
-FORMATS = (*_READERS, "pubmed", "medcpt", "pubmedqa", *_READERS_WITH_NAME, _REFERENCES, *NOTE_FORMATS)
+FORMATS = (*formats.FORMATS, "pubmed", "medcpt", "pubmedqa", _REFERENCES, *NOTE_FORMATS)
+"""The names of all formats."""
 _XML, _CSV, _JSON = "xml", "csv", "json"
 """Several formats with one suffix: the beginning of the file decides."""
 FORMAT_BY_SUFFIX = {
-    **dict.fromkeys((".jsonl", ".jsonl.gz"), "jsonl"),
-    **dict.fromkeys((".txt", ".md", ".markdown"), "text"),
-    ".pdf": "pdf",
-    **dict.fromkeys((".html", ".htm", ".xhtml"), "html"),
+    **{suffix: format.name for format in formats.FORMATS.values() for suffix in format.suffixes},
     **dict.fromkeys((".nxml", ".nxml.gz", ".xml", ".xml.gz"), _XML),
     **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet"), _CSV),
-    **dict.fromkeys((".docx", ".pptx", ".odt", ".odp", ".rtf"), "office"),
-    **dict.fromkeys((".xlsx", ".xls", ".xlsb", ".ods"), "spreadsheet"),
+    **dict.fromkeys((".json", ".json.gz"), _JSON),
     **dict.fromkeys((".nbib", ".ris", ".enw", ".ciw", ".bib", ".csljson"), _REFERENCES),
     **dict.fromkeys((".ndjson", ".ndjson.gz"), "fhir"),
     **dict.fromkeys((".cda", ".ccda"), "ccda"),
     **dict.fromkeys((".hl7", ".hl7.gz"), "hl7"),
-    **dict.fromkeys((".json", ".json.gz"), _JSON),
 }
 SUFFIXES = tuple(FORMAT_BY_SUFFIX)
 """The endings of files that can be read."""
@@ -161,9 +130,9 @@ def read_sources(
     All paths are checked before this returns. Raises InputError for a missing, unreadable or empty path, a folder
     without a readable file, an unknown suffix or format, and, without `with_origins`, two files with the same id.
     """
-    formats = (*FORMATS, *list_extensions("reader"))
-    if format is not None and format not in formats:
-        raise InputError(f"no format is called {format!r}; the known ones are {', '.join(formats)}")
+    known = (*FORMATS, *list_extensions("reader"))
+    if format is not None and format not in known:
+        raise InputError(f"no format is called {format!r}; the known ones are {', '.join(known)}")
     if not paths:
         raise InputError("no path was given; give at least one file or folder")
     if format == "medcpt":
@@ -179,6 +148,12 @@ def read_sources(
     progress = progress or ReadingProgress()
     progress.expect(file.path for file in files)
     return itertools.chain.from_iterable(progress.follow(paths, reader()) for paths, reader in readers)
+
+
+def _names_documents(format: str | None) -> bool:
+    """Return whether the name of a file of this format becomes the id of a document."""
+    known = formats.FORMATS.get(format or "")
+    return known is not None and known.names_documents
 
 
 def _is_table_of_references(file: _SourceFile) -> bool:
@@ -220,7 +195,7 @@ def _find_files(
     path_by_key: dict[str, Path] = {}
     for path in paths:
         for file in _list_source(path, format, names, only, collection):
-            if file.format in _READERS_WITH_NAME:
+            if _names_documents(file.format):
                 key = str(real_path(file.path)) if with_origins else file.name
                 if key not in path_by_key:
                     path_by_key[key] = file.path
@@ -323,7 +298,7 @@ def _choose_readers(
         else:
             for file in group:
                 reader = _reader(file, notes_reader, cleaning.removal_log)
-                if described and format in _READERS_WITH_NAME:
+                if described and _names_documents(format):
                     reader = partial(_add_references, file, reader, references)
                 if with_origins and format not in (None, "notes"):
                     reader = partial(_add_origins, file, reader)
@@ -357,7 +332,7 @@ def _add_origins(file: _SourceFile, reader: _Reader) -> Iterator[ReaderItem]:
             yield item
             continue
         origin = Origin(str(real_path(file.path)))
-        if file.format in (*_READERS_WITH_NAME, _REFERENCES) and (
+        if (_names_documents(file.format) or file.format == _REFERENCES) and (
             item.id == file_id or item.id.startswith(f"{file_id}#")
         ):
             sha256 = sha256 or fingerprint_file(file.path).sha256
@@ -409,7 +384,7 @@ def _detect_format(path: Path, override: str | None, defaults: Mapping[str, str]
             return format if is_fhir(path) or not path.stat().st_size else None
     except OSError:
         # Its reader says why it cannot be opened.
-        return format if format in _READERS_WITH_NAME else None
+        return format if _names_documents(format) else None
     return format
 
 
@@ -487,15 +462,16 @@ def _reader(file: _SourceFile, notes_reader: _NotesReader, log: RemovalLog) -> _
         return partial(_skip, path, error.message.removeprefix(f"{printable_path(path)}: "))
     if format == "notes":
         return notes_reader(path, name)
-    if format in _READERS_WITH_NAME:
+    if (own := formats.FORMATS.get(format)) is None:
+        extension = find_own_reader(format)
+        assert extension is not None
+        return lambda: append_fingerprint(path, read_own(extension, path, name))
+    if own.names_documents:
         try:
             name.encode()
         except UnicodeEncodeError:
             return partial(_skip, path, "the file's name is not UTF-8; rename it")
-        return lambda: append_fingerprint(path, _mark(_log_removed(file, log, _READERS_WITH_NAME[format](path, name))))
-    if (extension := None if format in _READERS else find_own_reader(format)) is not None:
-        return lambda: append_fingerprint(path, read_own(extension, path, name))
-    return lambda: append_fingerprint(path, _mark(_log_removed(file, log, _READERS[format](path))))
+    return lambda: append_fingerprint(path, _mark(_log_removed(file, log, own.read(path, name))))
 
 
 def _log_removed(file: _SourceFile, log: RemovalLog, items: Iterable[ReaderItem | OmittedText]) -> Iterator[ReaderItem]:

@@ -7,22 +7,18 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from epicrisis.core.types import Document
-from epicrisis.corpus import embedded_files, html, jats, medrag, ocr, office, pdf, pdf_pages
+from epicrisis.corpus import embedded_files, html, ocr, pdf_pages
 from epicrisis.corpus.ccda import documents
 from epicrisis.corpus.encodings import decode_text
+from epicrisis.corpus.formats import FORMATS
 from epicrisis.corpus.reader_base import (
     READ_ERRORS,
-    FileRemark,
-    OmittedText,
-    Skipped,
     describe_read_error,
     open_packed,
     read_limited,
@@ -36,14 +32,8 @@ _Reply = TypeVar("_Reply")
 MAX_SHEET_BYTES = 64 * 1024 * 1024
 _REPLACE_BYTES = 512 * 1024**2
 """Memory in use after which a child is replaced, so that the remains of one file cannot make the next fail."""
-_READERS: dict[str, Callable[[Path, str], Iterable[Document | Skipped | FileRemark | OmittedText]]] = {
-    "pdf": partial(pdf.read_document, before_ocr=lambda: signal.alarm(2 * ocr.PAGE_SECONDS)),
-    "html": html.read_document,
-    "nxml": jats.read_articles,
-    "office": office.read_document,
-    "spreadsheet": office.read_spreadsheet,
-    "statpearls": lambda path, name: medrag.read_statpearls(path),
-}
+_OPTIONS: Mapping[str, Mapping[str, Any]] = {"pdf": {"before_ocr": lambda: signal.alarm(2 * ocr.PAGE_SECONDS)}}
+"""Arguments of the readers of some formats: each page that is read by OCR has its own time."""
 
 
 def main() -> None:
@@ -81,7 +71,8 @@ def _reply(request: dict[str, Any], data: bytes) -> list[dict[str, Any]]:
         return [{"error": str(error)}]
     path = Path(request["path"])
     try:
-        return [asdict(item) for item in _READERS[kind](path, request["name"])]
+        items = FORMATS[kind].parse(path, request["name"], **_OPTIONS.get(kind, {}))
+        return [asdict(item) for item in items]
     except MemoryError:
         raise
     except RecursionError:
