@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from epicrisis.core.clinical_facts import FACTS, ClinicalFact, FactEvent, write_facts
+from epicrisis.core.clinical_facts import FACTS, ClinicalFact, write_facts
 from epicrisis.core.errors import InputError
+from epicrisis.core.fact_kinds import FactEvent
 from epicrisis.core.types import Document, Passage
 from epicrisis.records.patient_chart import ChartCourse, build_chart
 from tests.support.chart_documents import make_passage, read_chart_record

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from epicrisis.core.clinical_facts import ClinicalFact, FactKind
+from epicrisis.core.clinical_facts import ClinicalFact
+from epicrisis.core.fact_kinds import FactKind
 from epicrisis.corpus.facts.times import add_supply, read_fact_time
 from epicrisis.corpus.facts.values import name_denial, states_absence
 

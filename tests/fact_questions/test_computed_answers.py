@@ -14,8 +14,9 @@ import pytest
 from epicrisis.cli.event_display import EventDisplay
 from epicrisis.cli.terminal import open_console
 from epicrisis.core.answers import Answer
-from epicrisis.core.clinical_facts import FACTS, ClinicalFact, FactKind, write_facts
+from epicrisis.core.clinical_facts import FACTS, ClinicalFact, write_facts
 from epicrisis.core.computed_values import ComputedAnswer
+from epicrisis.core.fact_kinds import FactKind
 from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.serialization import to_json
 from epicrisis.core.types import Document, Passage, Question, Scope

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from epicrisis.core.clinical_facts import FACTS, ClinicalFact, FactEvent, FactKind, write_facts
+from epicrisis.core.clinical_facts import FACTS, ClinicalFact, write_facts
+from epicrisis.core.fact_kinds import FactEvent, FactKind
 from epicrisis.core.types import Document, Passage
 
 STAY = {"encounter": "s1", "admitted": "2150-03-01", "discharged": "2150-03-07"}

@@ -5,7 +5,7 @@ Two stays (1 to 8 March 2150, 10 to 20 September 2150), visits between them, and
 
 from __future__ import annotations
 
-from epicrisis.core.clinical_facts import FactKind
+from epicrisis.core.fact_kinds import FactKind
 from tests.fact_questions.test_computed_answers import Chart
 
 

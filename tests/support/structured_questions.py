@@ -15,7 +15,8 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from epicrisis.core.clinical_facts import FACTS, ClinicalFact, FactEvent, FactKind, write_facts
+from epicrisis.core.clinical_facts import FACTS, ClinicalFact, write_facts
+from epicrisis.core.fact_kinds import FactEvent, FactKind
 from epicrisis.core.types import Document
 from epicrisis.evaluation.synthesis.patient_records.entry_questions import StructuredQuestion
 from tests.support.value_questions import TRAPS, GeneratedValue, Trap, ask_values

@@ -14,6 +14,7 @@ from epicrisis.cli.options import ANSWER, Json, LibraryPath
 from epicrisis.cli.progress import open_progress
 from epicrisis.cli.terminal import say, show_json
 from epicrisis.core.errors import InputError
+from epicrisis.core.fact_kinds import KINDS, LASTING_KINDS
 from epicrisis.core.printable import agree, count_noun, printable
 from epicrisis.core.serialization import to_json
 
@@ -33,7 +34,6 @@ Since = Annotated[
 ]
 FAILED_STATES = frozenset({"failed", "unparsed", "over-window"})
 _UNKNOWN_DAY = "no day"
-_HEADINGS = {"problem": "Problems", "allergy": "Allergies", "medication": "Medications"}
 
 
 @command(
@@ -61,11 +61,11 @@ def _show_chart(record: PatientRecord, chart: PatientChart) -> None:
     say(f"{identity}: {count_noun(record.notes, 'document')}, {dates}")
     if not chart.facts:
         say("No structured data: problems, allergies and medications are known from the notes only.")
-    for kind, heading in _HEADINGS.items():
+    for kind in LASTING_KINDS:
         courses = [course for course in chart.courses if course.kind == kind]
         if courses:
             say("")
-            say(heading)
+            say(KINDS[kind].plural.capitalize())
             for course in courses:
                 say(f"  {_describe_course(course)}")
     if chart.stays:

@@ -19,21 +19,8 @@ from operator import attrgetter
 from typing import Any, Literal, TypeAlias, TypeGuard, get_args
 
 from epicrisis.core.dates import time_range
+from epicrisis.core.fact_kinds import FactEvent, FactKind
 from epicrisis.core.types import Passage
-
-FactKind: TypeAlias = Literal[
-    "medication",
-    "problem",
-    "allergy",
-    "procedure",
-    "laboratory",
-    "vital-sign",
-    "immunization",
-    "observation",
-    "encounter",
-]
-FactEvent: TypeAlias = Literal["state", "start", "end", "given"]
-"""What happened at the fact's time: it was measured or held, it began, it ended, or a dose was given."""
 
 Comparator: TypeAlias = Literal["", "<", "<=", ">", ">="]
 """How a value stands to its number; empty: it is the number."""

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from epicrisis.core.clinical_facts import ClinicalFact, FactKind
+from epicrisis.core.clinical_facts import ClinicalFact
 from epicrisis.core.dates import first_day, last_day
 from epicrisis.core.errors import InputError
+from epicrisis.core.fact_kinds import KINDS, LASTING_KINDS, VALUE_KINDS, FactKind
 from epicrisis.core.fact_times import FactClock
 from epicrisis.core.types import Passage
 from epicrisis.records.fact_questions.courses import Course, CourseState, find_later_stop, judge_course, list_courses
@@ -24,10 +25,6 @@ from epicrisis.records.fact_questions.record import PatientFacts, is_planned_end
 from epicrisis.retrieval.hospital_stays import HospitalStay, NoteTime, group_stays
 
 LAST_VISIT = "last-visit"
-_COURSES: tuple[FactKind, ...] = ("problem", "allergy", "medication")
-"""Kinds that last, and are listed once with their first and last time."""
-_COUNTED: tuple[FactKind, ...] = ("laboratory", "vital-sign", "observation")
-"""Kinds that are counted on the timeline, as are doses of medications. Others are on it one by one."""
 _VERBS = {
     ("medication", "start"): "started",
     ("medication", "end"): "stopped",
@@ -35,7 +32,6 @@ _VERBS = {
     ("encounter", "start"): "admitted",
     ("encounter", "end"): "discharged",
 }
-_KINDS = {"laboratory": "laboratory value", "vital-sign": "vital sign", "observation": "observation"}
 ChartState: TypeAlias = Literal[CourseState, "withdrawn"]
 """`withdrawn`: refuted, not taken, or entered in error."""
 _STATES: tuple[ChartState, ...] = ("current", "uncertain", "given", "ended", "withdrawn")
@@ -148,13 +144,13 @@ def _list_courses(record: PatientFacts) -> tuple[ChartCourse, ...]:
     """Return problems, allergies and medications by kind, state and first time. Names are compared without case."""
     at = record.last or datetime.max
     groups: dict[tuple[FactKind, str], list[tuple[Course, ChartState, str]]] = defaultdict(list)
-    courses = list_courses([fact for fact in record.facts if fact.kind in _COURSES])
+    courses = list_courses([fact for fact in record.facts if fact.kind in LASTING_KINDS])
     for course in courses:
         state, remark = judge_course(course, at, is_past=False)
         if state == "current" and (stop := find_later_stop(course, courses, at)) is not None:
             state, remark = "uncertain", f"another entry says it ended, {stop.time}"
         groups[_group_key(course)].append((course, state, remark))
-    for course in list_courses([fact for fact in record.withdrawn if fact.kind in _COURSES]):
+    for course in list_courses([fact for fact in record.withdrawn if fact.kind in LASTING_KINDS]):
         groups[_group_key(course)].append((course, "withdrawn", ""))
     rows = [_join_courses(group) for group in groups.values()]
     return tuple(sorted(rows, key=_chart_order))
@@ -165,7 +161,7 @@ def _group_key(course: Course) -> tuple[FactKind, str]:
 
 
 def _chart_order(row: ChartCourse) -> tuple[int, int, str, str]:
-    return _COURSES.index(row.kind), _STATES.index(row.state), row.first or "9", row.name
+    return LASTING_KINDS.index(row.kind), _STATES.index(row.state), row.first or "9", row.name
 
 
 def _join_courses(group: Sequence[tuple[Course, ChartState, str]]) -> ChartCourse:
@@ -200,13 +196,13 @@ def _list_events(facts: Iterable[ClinicalFact], notes: Iterable[NoteTime]) -> li
     for fact in facts:
         fact_documents.add(fact.document_id)
         is_dose = fact.kind == "medication" and fact.event == "given"
-        if fact.kind not in _COUNTED and not is_dose:
+        if fact.kind not in VALUE_KINDS and not is_dose:
             verb = "planned end of" if is_planned_end(fact) else _VERBS.get((fact.kind, fact.event), fact.kind)
             details = f" {fact.value}" if fact.value else ""
             status = f" ({fact.status})" if fact.status and fact.event != "end" else ""
             events.append(ChartEvent(fact.time, f"{verb} {fact.name}{details}{status}", (fact.document_id,)))
             continue
-        label = "dose given" if is_dose else _KINDS.get(fact.kind, fact.kind)
+        label = "dose given" if is_dose else KINDS[fact.kind].singular
         day = fact.time[:10] if fact.time else None
         counts[day, label] += 1
         documents[day, label][fact.document_id] = None

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from epicrisis.core.clinical_facts import ClinicalFact, FactKind
+from epicrisis.core.clinical_facts import ClinicalFact
+from epicrisis.core.fact_kinds import LASTING_KINDS, FactKind
 from epicrisis.corpus.ccda.values import (
     ENCOUNTER_CLASSES,
     VISIT_CLASSES,
@@ -51,7 +52,6 @@ _RESULT_STATUSES = {
     "held": "preliminary",
     "suspended": "preliminary",
 }
-_LASTING = ("medication", "problem", "allergy")
 _STATUS_CODE, _SEVERITY_CODE, _COMMENT_CODE, _CRITICALITY_CODE = "33999-4", "SEV", "48767-8", "82606-5"
 _STATUS_TEMPLATES = frozenset(
     f"2.16.840.1.113883.10.20.{template}"
@@ -204,7 +204,7 @@ def _name_source(
     """Return the facts with their source: id, code, and the time unless they last. Senders use one id for several."""
     fact = entries[0].fact
     parts = [_join_id(statement.find("id")) or document_id, next(iter(fact.codes), fact.name)]
-    if fact.kind not in _LASTING:
+    if fact.kind not in LASTING_KINDS:
         parts.append(split_offset(fact.time or "")[0])
     source = "ccda:" + ":".join(filter(None, parts))
     sources[source] += 1

@@ -22,7 +22,8 @@ from operator import attrgetter
 from types import TracebackType
 from typing import Any
 
-from epicrisis.core.clinical_facts import FACTS, ClinicalFact, FactEvent, write_facts
+from epicrisis.core.clinical_facts import FACTS, ClinicalFact, write_facts
+from epicrisis.core.fact_kinds import KINDS, FactEvent
 from epicrisis.core.types import Document
 from epicrisis.core.ucum import to_ucum
 from epicrisis.corpus.facts.times import split_offset
@@ -352,57 +353,23 @@ _MEDICATION_LABELS = {
     "administration": "medications given",
     "dispense": "medications dispensed",
 }
-_LABELS = {
-    "laboratory": "laboratory results",
-    "vital-sign": "vital signs",
-    "medication": "medications",
-    "problem": "problems",
-    "allergy": "allergies",
-    "procedure": "procedures",
-    "immunization": "immunizations",
-    "observation": "observations",
-    "encounter": "stays and visits",
-}
-"""What documents of a kind of facts are called."""
-_OPENINGS: Mapping[tuple[str, str], str] = {
-    ("medication", "start"): "Started ",
-    ("medication", "end"): "End of ",
-    ("medication", "given"): "Given: ",
-    ("medication", "state"): "Medication: ",
-    ("problem", "start"): "Onset of ",
-    ("problem", "end"): "End of ",
-    ("problem", "state"): "Problem: ",
-    ("allergy", "start"): "Onset of allergy: ",
-    ("allergy", "end"): "End of allergy: ",
-    ("allergy", "state"): "Allergy: ",
-    ("procedure", "start"): "Began procedure: ",
-    ("procedure", "end"): "End of procedure: ",
-    ("procedure", "state"): "Procedure: ",
-    ("immunization", "given"): "Immunization: ",
-    ("immunization", "state"): "Immunization: ",
-    ("encounter", "start"): "Admitted: ",
-    ("encounter", "end"): "Discharged: ",
-    ("encounter", "state"): "Visit: ",
-    ("observation", "start"): "Began: ",
-    ("observation", "end"): "End of ",
-}
 _STOPPED = frozenset(("stopped", "discontinued"))
 _NOT_DONE = frozenset(("not-done", "not-taken", "not given", "refused"))
 """Statuses which say that something did not happen."""
 _USUAL = frozenset(("final", "completed", "finished", "confirmed"))
 """Statuses that a line does not repeat."""
-_VALUE_KINDS = ("laboratory", "vital-sign", "observation")
 
 
 def group_label(fact: ClinicalFact) -> str:
     """Return what the document of the fact is called: `laboratory results`, `medication orders`."""
     if fact.kind == "medication":
-        return _MEDICATION_LABELS.get(fact.category, _LABELS["medication"])
+        return _MEDICATION_LABELS.get(fact.category, KINDS["medication"].plural)
     if fact.kind == "problem" and fact.category == "encounter-diagnosis":
         return "diagnoses"
     if fact.kind == "observation" and fact.category:
         return fact.category.replace("-", " ").lower()
-    return _LABELS[fact.kind]
+    kind = KINDS[fact.kind]
+    return kind.documents or kind.plural
 
 
 def write_line(fact: ClinicalFact, day: str, written_unit: str = "", remark: str = "") -> str:
@@ -414,7 +381,7 @@ def write_line(fact: ClinicalFact, day: str, written_unit: str = "", remark: str
     text = f"{when.replace('T', ' ')} " if when else ""
     text += _opening(fact) + fact.name
     if value := _written_value(fact, written_unit):
-        text += (": " if fact.kind in _VALUE_KINDS or fact.kind == "allergy" else ", ") + value
+        text += (": " if KINDS[fact.kind].is_value or fact.kind == "allergy" else ", ") + value
     remarks = [fact.interpretation, f"reference {fact.reference_range}" if fact.reference_range else ""]
     if fact.kind in ("medication", "problem"):
         remarks.append(fact.category.replace("-", " "))
@@ -429,10 +396,10 @@ def write_line(fact: ClinicalFact, day: str, written_unit: str = "", remark: str
 
 def _opening(fact: ClinicalFact) -> str:
     if fact.status in _NOT_DONE:
-        return "Not given: " if fact.kind in ("medication", "immunization") else "Not done: "
+        return "Not given: " if KINDS[fact.kind].is_given else "Not done: "
     if fact.kind == "medication" and fact.event == "end" and fact.status in _STOPPED:
         return "Stopped "
-    return _OPENINGS.get((fact.kind, fact.event), "")
+    return KINDS[fact.kind].openings.get(fact.event, "")
 
 
 def _written_value(fact: ClinicalFact, written_unit: str) -> str:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from epicrisis.core.clinical_facts import ClinicalFact, FactEvent, FactKind
+from epicrisis.core.clinical_facts import ClinicalFact
+from epicrisis.core.fact_kinds import FactEvent, FactKind
 from epicrisis.core.ucum import to_ucum
 from epicrisis.corpus import reader_base
 from epicrisis.corpus.facts.documents import FactEntry, FactRecord, FactSpool, Stay

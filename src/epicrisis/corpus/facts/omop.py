@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 
-from epicrisis.core.clinical_facts import ClinicalFact, Comparator, FactEvent, FactKind
+from epicrisis.core.clinical_facts import ClinicalFact, Comparator
+from epicrisis.core.fact_kinds import FactEvent, FactKind
 from epicrisis.core.ucum import to_ucum
 from epicrisis.corpus import reader_base
 from epicrisis.corpus.facts.documents import FactEntry, FactRecord, FactSpool, Stay

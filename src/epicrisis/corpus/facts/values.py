@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from epicrisis.core.clinical_facts import ClinicalFact, Comparator
+from epicrisis.core.fact_kinds import KINDS
 from epicrisis.core.ucum import to_ucum
 
 COMPARATORS: Mapping[str, Comparator] = {"": "", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "≤": "<=", "≥": ">="}
@@ -93,8 +94,6 @@ _KINDS = (
     r"procedures?|surger(?:y|ies)|operations?|devices?|implants?|results?|observations?|vital signs?|encounters?|"
     r"complaints?|disorders?|diseases?|illness(?:es)?|history|data|information|entries|records?)"
 )
-_LISTED = frozenset(("medication", "problem", "allergy", "procedure", "immunization"))
-"""Kinds of entries whose lists say in an entry that they are empty."""
 _LISTED_CATEGORIES = ("devices", "flags")
 _UNKNOWN_CODE = re.compile(r"no-[a-z]+-info")
 _NONE_CODE = re.compile(r"no-known-[a-z-]+|160245001|787481004")
@@ -195,7 +194,7 @@ def states_absence(fact: ClinicalFact) -> bool:
 
     An allergy entry that says that there is none is an answer of its own, and is kept.
     """
-    is_listed = fact.kind in _LISTED or (fact.kind == "observation" and fact.category in _LISTED_CATEGORIES)
+    is_listed = KINDS[fact.kind].denies_itself or (fact.kind == "observation" and fact.category in _LISTED_CATEGORIES)
     if fact.event == "end" or not is_listed:
         return False
     codes = [code.rpartition(":")[2] for code in fact.codes]

@@ -16,9 +16,9 @@ from datetime import date
 from functools import partial
 from pathlib import Path
 
-from epicrisis.core.clinical_facts import FactKind
 from epicrisis.core.dates import first_day, last_day
 from epicrisis.core.errors import InputError
+from epicrisis.core.fact_kinds import LASTING_KINDS, FactKind
 from epicrisis.core.types import Document
 from epicrisis.corpus import reader_base
 from epicrisis.corpus.ccda.documents import ClinicalDocument
@@ -380,7 +380,6 @@ _SAME_KINDS: dict[FactKind, tuple[FactKind, ...]] = {
     "observation": _VALUES,
 }
 """Kinds under which a resource may have what an entry calls by another one; for other kinds, the kind alone."""
-_LASTING = ("medication", "problem", "allergy")
 """Kinds whose dates differ between a list and its resources."""
 _STATED = "of attached C-CDA documents, which resources of the export state"
 
@@ -422,7 +421,7 @@ def add_attached_facts(index: ExportIndex, spool: FactSpool, log: RemovalLog) ->
 def _is_stated(entry: FactEntry, patient: str, index: ExportIndex) -> bool:
     """Return whether a resource may state the fact of an entry. Days differ between time zones."""
     kind = entry.fact.kind
-    first, last = (0, date.max.toordinal()) if kind in _LASTING else _day_numbers(entry)
+    first, last = (0, date.max.toordinal()) if kind in LASTING_KINDS else _day_numbers(entry)
     return any(index.find_stated(patient, other, first - 1, last + 1) for other in _SAME_KINDS.get(kind, (kind,)))
 
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from epicrisis.core.clinical_facts import ClinicalFact, FactKind
+from epicrisis.core.clinical_facts import ClinicalFact
+from epicrisis.core.fact_kinds import FactKind
 from epicrisis.corpus.facts.documents import FactEntry, FactRecord
 from epicrisis.corpus.facts.times import describe_end, reported_since
 from epicrisis.corpus.facts.values import VITAL_SIGNS, choose_name, name_status

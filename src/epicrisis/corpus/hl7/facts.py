@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from epicrisis.core.clinical_facts import ClinicalFact, FactKind
+from epicrisis.core.clinical_facts import ClinicalFact
+from epicrisis.core.fact_kinds import FactKind
 from epicrisis.corpus.facts.documents import FactEntry, FactRecord
 from epicrisis.corpus.facts.times import read_fact_time, reported_since, split_offset
 from epicrisis.corpus.facts.values import INTERPRETATIONS, VITAL_SIGNS, FactValue, name_code

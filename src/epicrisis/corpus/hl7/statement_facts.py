@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from epicrisis.core.clinical_facts import ClinicalFact
+from epicrisis.core.fact_kinds import LASTING_KINDS
 from epicrisis.corpus.facts.documents import FactEntry, FactRecord, order_ends
 from epicrisis.corpus.facts.times import add_supply
 from epicrisis.corpus.facts.values import FactValue, choose_name, end_fact, name_code, name_status, parse_value
@@ -46,7 +47,6 @@ _ALLERGY_STATUSES = {
 """Table 0438; the code `E` withdraws."""
 _DIAGNOSIS_TYPES = {"A": "admitting", "W": "working", "F": ""}
 _PAST = frozenset(("resolved", "inactive", "remission"))
-_LASTING = ("allergy", "medication", "problem")
 """Kinds of facts that end."""
 _DELETIONS = frozenset(("D", "DE", "UN", "DELETE", "DELETED", "ERRONEOUS", "ENTERED-IN-ERROR"))
 """Action codes of tables 0206, 0287 and 0323, and what senders write for them."""
@@ -162,7 +162,7 @@ def _list_records(course: _Course, patient: str, sent: str) -> Iterator[FactReco
     fact = course.start.fact
     if not course.is_end_only:
         yield FactRecord(patient, fact.source, (course.start,), sent, course.is_withdrawn, is_separate=True)
-    if fact.kind in _LASTING and fact.event != "given" and fact.category != "encounter-diagnosis":
+    if fact.kind in LASTING_KINDS and fact.event != "given" and fact.category != "encounter-diagnosis":
         end = course.end or FactEntry(replace(fact, event="end"))
         is_withdrawn = course.is_withdrawn or course.end is None
         _, end = order_ends((course.start, end))

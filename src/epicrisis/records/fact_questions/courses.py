@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from epicrisis.core.clinical_facts import ClinicalFact
+from epicrisis.core.fact_kinds import KINDS
 from epicrisis.core.fact_times import is_later
 from epicrisis.records.fact_questions.computation import find_extreme, format_time, sort_facts
 from epicrisis.records.fact_questions.record import list_statuses, read_time
@@ -91,7 +92,7 @@ def judge_course(course: Course, at: datetime, *, is_past: bool) -> tuple[Course
     """Return whether a course is `current` at a time, `ended`, `given` only or `uncertain`, and a remark."""
     head, end = course.head, course.end
     start = read_time(head)
-    if head.kind in ("procedure", "immunization"):
+    if KINDS[head.kind].is_done:
         return "uncertain", "done at that time"
     if all(fact.event == "given" or "administration" in fact.category for fact in course.facts):
         return ("given" if head.kind == "medication" else "current"), ""

@@ -11,6 +11,7 @@ from datetime import datetime
 
 from epicrisis.core.clinical_facts import ClinicalFact
 from epicrisis.core.computed_values import NO_ENTRY, ComputedRow, FactOperation
+from epicrisis.core.fact_kinds import KINDS
 from epicrisis.core.printable import agree
 from epicrisis.records.fact_questions.computation import (
     Computation,
@@ -43,11 +44,7 @@ from epicrisis.records.fact_questions.time_windows import TimeWindow
 from epicrisis.records.fact_questions.value_computations import format_value
 
 _NAMES: Mapping[Topic, tuple[str, str]] = {
-    "medication": ("medication", "medications"),
-    "problem": ("problem", "problems"),
-    "allergy": ("allergy", "allergies"),
-    "procedure": ("procedure", "procedures"),
-    "immunization": ("immunization", "immunizations"),
+    **{kind.name: (kind.singular, kind.plural) for kind in KINDS.values()},
     "entries": ("entry", "entries"),
     "values": ("value", "values"),
 }
@@ -165,7 +162,7 @@ def _list_ongoing(window: TimeWindow, facts: Sequence[ClinicalFact]) -> list[Cli
         start, end = read_time(course.head), course.end
         end_time = None if end is None or is_planned_end(end) else read_time(end)
         is_over = end_time is not None and end_time[1] < window.since[0]
-        lasts = course.head.kind in ("medication", "problem", "allergy") and course.head.event != "given"
+        lasts = KINDS[course.head.kind].lasts and course.head.event != "given"
         if window.is_restricted and lasts and not is_over and (start is None or start[0] <= window.until[1]):
             ongoing.append(course.head)
     return ongoing

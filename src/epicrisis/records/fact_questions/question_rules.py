@@ -7,13 +7,14 @@ A question is understood only if every word of it is: subject, computation, time
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from epicrisis.core.clinical_facts import ClinicalFact, FactKind
+from epicrisis.core.clinical_facts import ClinicalFact
 from epicrisis.core.computed_values import FactOperation
-from epicrisis.records.fact_questions.record import VALUE_KINDS, PatientFacts
+from epicrisis.core.fact_kinds import KINDS, VALUE_KINDS, FactKind
+from epicrisis.records.fact_questions.record import PatientFacts
 from epicrisis.records.fact_questions.subjects import (
     SeriesMatch,
     ValueSeries,
@@ -28,17 +29,13 @@ from epicrisis.records.fact_questions.synonyms import expand_shorthand, has_unkn
 from epicrisis.records.fact_questions.time_windows import ANY_TIME, TimeWindow, UnclearTime, resolve_window
 from epicrisis.retrieval.time_expressions import TimeExpression, find_time_expressions
 
-Topic: TypeAlias = Literal["values", "medication", "problem", "allergy", "procedure", "immunization", "entries"]
+Topic: TypeAlias = FactKind | Literal["values", "entries"]
 """What kind of facts a question is about.
 
-`entries`: a medication, problem, procedure, device or flag. A vaccine against an illness is not the illness."""
-TOPIC_KINDS: dict[Topic, frozenset[FactKind]] = {
+`values`: all that is measured. `entries`: a medication, problem, procedure, device or flag."""
+TOPIC_KINDS: Mapping[Topic, frozenset[FactKind]] = {
+    **{kind.name: frozenset({kind.name}) for kind in KINDS.values()},
     "values": VALUE_KINDS,
-    "medication": frozenset({"medication"}),
-    "problem": frozenset({"problem"}),
-    "allergy": frozenset({"allergy"}),
-    "procedure": frozenset({"procedure"}),
-    "immunization": frozenset({"immunization"}),
     "entries": frozenset({"medication", "problem", "procedure"}),
 }
 _ENTRY_CATEGORIES = ("devices", "flags")
@@ -102,20 +99,13 @@ _CUE_WORDS: dict[FactOperation, str] = {
 }
 _CUES = {operation: re.compile(rf"\b(?:{words})\b") for operation, words in _CUE_WORDS.items()}
 """What the words of a question ask to compute, in the order in which they take their words."""
-_TOPIC_WORDS: dict[Topic, str] = {
-    "allergy": r"allerg(?:y|ies|ic|en|ens)(?: to| list)?|intoleran(?:ce|ces|t)(?: to| of)?",
-    "immunization": r"(?:vaccin\w*|immuni[sz]\w*|shots?|jabs?)(?: against| for)?",
-    "medication": r"medications?(?: list)?|medicines?|meds|drugs?|prescri(?:bed|ptions?)|tak(?:e|es|en|ing)|took|"
-    r"(?:treated|treatment) with|(?:is|been|was|she|he|patient) on(?= )",
-    "problem": r"problems?(?: list)?|diagnos[ie]s|diagnosed(?: with)?|conditions?|comorbidit(?:y|ies)|"
-    r"illness(?:es)?",
-    "procedure": r"procedures?|surger(?:y|ies)|operations?|underwent|undergone|undergo",
+_TOPICS: Mapping[Topic, re.Pattern[str]] = {
+    name: re.compile(rf"\b(?:{KINDS[name].asked_by})\b")
+    for name in ("allergy", "immunization", "medication", "problem", "procedure")
 }
-_TOPICS = {topic: re.compile(rf"\b(?:{words})\b") for topic, words in _TOPIC_WORDS.items()}
+"""In the order in which they take the words of a question: a vaccine against an illness is not the illness."""
 _LEADS_TIME = re.compile(r"\b(?:in|on|at|during|from|of|for|throughout|within|over)\s*$")
 _TREND_WORDS = re.compile(r"trend|over time|over the|chronolog|time ?line")
-_DONE: frozenset[Topic] = frozenset({"procedure", "immunization"})
-"""Topics of what is done at a time, so that nothing of them is current."""
 _TIMELESS = frozenset({"item", "all", "compared"})
 _POLITE = re.compile(r"\b(?:can|could|would|will) you\b|\b(?:can|could|may) (?:i|we) (?:see|have|get)\b|\bwould like\b")
 _OTHER_MEANING = re.compile(
@@ -160,9 +150,8 @@ _DID = re.compile(r"\b(?:has|have|did|was|had) (?:she|he|they|the patient|this p
 _AS_OF = re.compile(r"\bas of\b", re.IGNORECASE)
 _HAD = re.compile(r"\b(?:had|have|history of)\b")
 _ASKS_VALUE = re.compile(r"^\s*(?:what|which|how (?:high|low|much)|show|tell|give|list|get|find|display)\b")
-_FACT_CUE = re.compile(
-    rf"\b(?:{'|'.join((*_CUE_WORDS.values(), *_TOPIC_WORDS.values()))}|what|which|values?|levels?|results?|on|have)\b"
-)
+_FACT_WORDS = "|".join((*_CUE_WORDS.values(), *(KINDS[name].asked_by for name in _TOPICS)))
+_FACT_CUE = re.compile(rf"\b(?:{_FACT_WORDS}|what|which|values?|levels?|results?|on|have)\b")
 
 
 def may_ask_for_facts(text: str) -> bool:
@@ -384,7 +373,9 @@ def _adapt_operation(
     operation: FactOperation, topic: Topic, *, is_when: bool, is_current: bool
 ) -> FactOperation | None:
     """Return what an operation means for entries, or None if it means nothing."""
-    if operation in ("highest", "lowest", "change") or (operation == "current" and topic in _DONE):
+    if operation in ("highest", "lowest", "change") or (
+        operation == "current" and topic in KINDS and KINDS[topic].is_done
+    ):
         return None
     if operation in ("started", "stopped") and not is_when:
         return None

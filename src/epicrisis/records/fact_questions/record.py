@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from epicrisis.core.clinical_facts import ClinicalFact, FactKind, read_facts
+from epicrisis.core.clinical_facts import ClinicalFact, read_facts
 from epicrisis.core.dates import TimeRange, time_range
+from epicrisis.core.fact_kinds import VALUE_KINDS
 from epicrisis.core.fact_times import local_range
 from epicrisis.core.types import Passage
 from epicrisis.retrieval.hospital_stays import HospitalStay, NoteTime, group_stays
@@ -31,7 +32,6 @@ _CORRECTING = ("corrected", "amended")
 _PRELIMINARY = frozenset({"preliminary", "partial"})
 _FUTURE = frozenset({"planned", "proposed", "pending"})
 _INPATIENT = re.compile(r"inpatient|hospital|admission|admitted|acute|short stay|emergency|\bimp\b|\bacute\b|icu", re.I)
-VALUE_KINDS: frozenset[FactKind] = frozenset({"laboratory", "vital-sign", "observation"})
 
 
 @dataclass(frozen=True, slots=True)

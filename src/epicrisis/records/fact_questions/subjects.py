@@ -15,7 +15,8 @@ from functools import cache
 from importlib import resources
 from itertools import permutations
 
-from epicrisis.core.clinical_facts import ClinicalFact, FactKind
+from epicrisis.core.clinical_facts import ClinicalFact
+from epicrisis.core.fact_kinds import FactKind
 from epicrisis.records.fact_questions.synonyms import list_variants
 
 _WORD = re.compile(r"[a-z0-9][a-z0-9'.+]*(?<![.'])")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 
-from epicrisis.core.clinical_facts import FactKind
+from epicrisis.core.fact_kinds import FactKind
 
 _SHORTHAND = (
     (re.compile(r"\bh/o\b|\bhx of\b", re.IGNORECASE), "history of"),

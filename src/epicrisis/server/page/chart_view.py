@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from epicrisis.core.clinical_facts import FactKind
+from epicrisis.core.fact_kinds import FactKind
 from epicrisis.core.printable import printable
 from epicrisis.core.types import Passage
 from epicrisis.records.fact_questions.record import read_fact_record

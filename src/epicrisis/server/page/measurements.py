@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from epicrisis.core.clinical_facts import ClinicalFact, FactKind
+from epicrisis.core.clinical_facts import ClinicalFact
+from epicrisis.core.fact_kinds import VALUE_KINDS, FactKind
 from epicrisis.core.printable import printable
-from epicrisis.records.fact_questions.record import VALUE_KINDS, PatientFacts
+from epicrisis.records.fact_questions.record import PatientFacts
 
 MAX_VALUES = 6
 """Values of one row, the last ones. The row says how many came before."""

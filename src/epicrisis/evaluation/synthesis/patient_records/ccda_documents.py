@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import TypeAlias
 from xml.etree import ElementTree
 
-from epicrisis.core.clinical_facts import FactKind
+from epicrisis.core.fact_kinds import FactKind
 from epicrisis.evaluation.synthesis.patient_records.chart_entries import ChartEntry
 from epicrisis.evaluation.synthesis.patient_records.fictional_patient import FictionalPatient
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from epicrisis.core.clinical_facts import FactKind
+from epicrisis.core.fact_kinds import FactKind
 from epicrisis.core.ucum import to_ucum
 from epicrisis.evaluation.synthesis.patient_records.facts import sentence_case
 from epicrisis.evaluation.synthesis.patient_records.fictional_patient import FictionalPatient, FictionalStay
