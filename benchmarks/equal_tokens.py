@@ -1,11 +1,11 @@
 """The experiment `focused` with a reader whose blind spot is known: what each way of reading puts before it, and where.
 
-    EPICRISIS_DATA=... python benchmarks/equal_tokens.py SET FOLDER [--questions N] [--prompt-tokens N ...]
+    EPICRISIS_DATA=... PYTHONPATH=. python benchmarks/equal_tokens.py SET FOLDER [--questions N] [--prompt-tokens N ...]
 
 SET is `evidence-inference/validation`, `pubmedqa` or `med-evidence`. The library and the run are made in FOLDER; the
 same command continues them. `epicrisis report FOLDER/run` draws them.
 
-The reader (`epicrisis.testing.reader`) answers rightly if it reads a sentence with the answer, and else says that the
+The reader (`tests/support`) answers rightly if it reads a sentence with the answer, and else says that the
 documents do not answer. It reads an item of a prompt with a probability that depends only on its place and the number
 of items: 0.95 at both ends, down to 0.35 in the middle of 16 or more. So its figures say what a prompt contains and in
 which place, and nothing about the skill of a model. The sentences with the answer are
@@ -38,7 +38,7 @@ from epicrisis.pipeline.components import open_library_search
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.settings.configuration import load_settings
 from epicrisis.settings.settings import ROLES, Settings
-from epicrisis.testing.reader import KeyPassage, position_biased_reader, u_curve
+from tests.support.position_biased_reader import KeyPassage, position_biased_reader, u_curve
 
 NAME = "position-biased-reader"
 MIN_CHARACTERS = 30

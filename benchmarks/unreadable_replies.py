@@ -30,8 +30,8 @@ from epicrisis.evaluation.experiments.positions import AVERAGED_BASELINE
 from epicrisis.evaluation.experiments.run_findings import read_findings
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.testing.reader import KeyPassage, hash_to_unit_interval, position_biased_reader, u_curve
 from tests.support.hostile import HostileServer
+from tests.support.position_biased_reader import KeyPassage, hash_to_unit_interval, position_biased_reader, u_curve
 
 ABSTRACTS = 60
 DISEASES = ("gout", "asthma", "anaemia", "migraine", "psoriasis")

@@ -25,7 +25,7 @@ _EVENT = r"\bhip[\s-]+replacement(?:e?s)?\b"
 
 EXAMPLES: dict[str, list[re.Pattern[Any] | str]] = {
     "answering.reply_parsing:TextStream.__init__": [TextStream("answer")._start],
-    "answering.self_consistency:_choose_text": [r"\b[ABCDbcd]\b|(?i:\b[ABCD][)\].:]|\boptions? [ABCD]\b)"],
+    "answering.voting:_choose_text": [r"\b[ABCDbcd]\b|(?i:\b[ABCD][)\].:]|\boptions? [ABCD]\b)"],
     "corpus.assertions:_compile_rules": [pattern for _, _, pattern in assertions._load_rules().modifiers],
     "corpus.assertions:_load_rules": [assertions._load_rules().empty, assertions._load_rules().other],
     "corpus.csv_rows:CsvLayout.find_embedded_row": [r"\n(?:[^,\n]*,){3}", r"\n(?:[^\|\n]*\|){1}"],
@@ -80,7 +80,6 @@ EXAMPLES: dict[str, list[re.Pattern[Any] | str]] = {
     "retrieval.time_expressions:_kind_of_note": [*_KIND_PATTERNS],
     "retrieval.hospital_stays:NoteTime.is_of": [*_KIND_PATTERNS],
     "core.study_types:_words": [row.title for row in STUDY_TYPES if row.title is not None],
-    "testing.reader:_build_values": [r"(?m)^(?:([A-Z])\.|-) some\ answer$"],
 }
 """Patterns as they are where a function makes them of values that only exist while it runs."""
 

@@ -20,7 +20,7 @@ from epicrisis.library.library import LibraryStore
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.settings import AnswerOptions
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.reader import KeyPassage, position_biased_reader, u_curve
+from tests.support.position_biased_reader import KeyPassage, position_biased_reader, u_curve
 
 pytestmark = [pytest.mark.data, pytest.mark.models, pytest.mark.long]
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.core.protocols import ChatRequest, Message
-from epicrisis.testing.reader import KeyPassage, position_biased_reader, u_curve
 from tests.support.hostile import HostileServer
+from tests.support.position_biased_reader import KeyPassage, position_biased_reader, u_curve
 
 QUESTIONS = 60
 DISEASES = ("gout", "asthma", "anaemia", "migraine", "psoriasis")

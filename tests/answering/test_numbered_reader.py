@@ -9,8 +9,8 @@ import pytest
 from epicrisis.answering.strategies.brief_context import brief_context
 from epicrisis.answering.strategies.rag import rag
 from epicrisis.core.types import Question
-from epicrisis.testing.reader import KeyPassage, position_biased_reader
 from tests.support.numbered_sentences import ASPIRIN, PASSAGES, SENTENCES, ZINC, numbered_world, passage_of
+from tests.support.position_biased_reader import KeyPassage, position_biased_reader
 from tests.support.strategies import QUESTION, run
 
 KEY = SENTENCES[1]

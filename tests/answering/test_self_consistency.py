@@ -19,7 +19,7 @@ from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.types import Example, Examples, Question
 from epicrisis.settings.tables import VoteSettings
 from epicrisis.testing.chat import ScriptedModel, count_words
-from epicrisis.testing.reader import build_voter
+from tests.support.position_biased_reader import build_voter
 from tests.support.strategies import NOT_FOUND, OPEN_QUESTION, run, world
 
 ASKED = Question(

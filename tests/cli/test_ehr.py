@@ -22,7 +22,7 @@ from epicrisis.evaluation.experiments.record_studies import EHR, WHOLE
 from epicrisis.evaluation.grading.measurements import MeasuredCase, read_measured_cases
 from epicrisis.retrieval.record_context import sort_by_time
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.reader import PositionCurve, find_key_passages, position_biased_reader, u_curve
+from tests.support.position_biased_reader import PositionCurve, find_key_passages, position_biased_reader, u_curve
 from tests.support.served_models import served
 
 pytestmark = [pytest.mark.models, pytest.mark.slow]

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from epicrisis.testing.reader import KeyPassage, PositionCurve, position_biased_reader, u_curve
 from tests.cli.conftest import Run
 from tests.cli.test_bad_input import assert_one_line
+from tests.support.position_biased_reader import KeyPassage, PositionCurve, position_biased_reader, u_curve
 from tests.support.served_models import served
 
 pytestmark = pytest.mark.models

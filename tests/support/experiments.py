@@ -22,8 +22,8 @@ from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.reader import KeyPassage, PositionCurve, position_biased_reader
 from epicrisis.testing.scorers import TermOverlapReranker
+from tests.support.position_biased_reader import KeyPassage, PositionCurve, position_biased_reader
 
 FOUND = 40
 """Passages found for a question."""

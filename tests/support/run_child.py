@@ -21,8 +21,8 @@ from epicrisis.models.chat.cache import ReplyCache
 from epicrisis.models.chat.loading import add_layers
 from epicrisis.settings.settings import ModelSettings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.reader import u_curve
 from tests.support.experiments import answer, evidence, questions, reader
+from tests.support.position_biased_reader import u_curve
 
 QUESTIONS = 6
 CASES = positions.cases(questions(QUESTIONS), Study(evidence(), PROTOCOLS["corrected"]), ks=(8,))

@@ -18,7 +18,7 @@ from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.core.prompts import CLOSE, fence
 from epicrisis.core.protocols import ChatRequest, Message
 from epicrisis.core.types import EvidenceSpan, Passage, Question
-from epicrisis.testing.reader import (
+from tests.support.position_biased_reader import (
     KeyPassage,
     KeyPassages,
     PositionCurve,

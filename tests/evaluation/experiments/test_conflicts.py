@@ -38,8 +38,8 @@ from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.pipeline.overrides import RunOverrides
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.reader import u_curve
 from tests.support.experiments import answer, evidence, near, questions, reader, row
+from tests.support.position_biased_reader import u_curve
 from tests.support.strategies import NOT_FOUND, by_stage, finding, said, stage_of
 
 OPTIONS = {"A": "yes", "B": "no", "C": "maybe"}

@@ -20,8 +20,8 @@ from epicrisis.evaluation.experiments.placement import PLACES, distinct_places, 
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
-from epicrisis.testing.reader import u_curve
 from tests.support.experiments import evidence, near, passage, questions, reader, row, run
+from tests.support.position_biased_reader import u_curve
 
 STUDY = Study(evidence(), PROTOCOLS["corrected"])
 CURVE = u_curve()

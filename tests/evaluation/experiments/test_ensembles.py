@@ -18,8 +18,8 @@ from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.settings.tables import VoteSettings
 from epicrisis.testing.chat import ScriptedModel, fill
-from epicrisis.testing.reader import build_voter
 from tests.support.experiments import row, run
+from tests.support.position_biased_reader import build_voter
 
 OPTIONS = {"A": "gout", "B": "scurvy", "C": "rickets", "D": "measles"}
 N = 80

@@ -40,8 +40,8 @@ from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.testing.reader import KeyPassage, position_biased_reader, u_curve
 from tests.support.experiments import plan, rows
+from tests.support.position_biased_reader import KeyPassage, position_biased_reader, u_curve
 from tests.support.strategies import finding, said, stage_of
 
 N, SENTENCES = 8, 40

@@ -36,9 +36,9 @@ from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.settings import Settings
 from epicrisis.settings.tables import PreflightSettings
 from epicrisis.testing.encoders import HashingEncoder
-from epicrisis.testing.reader import u_curve
 from epicrisis.testing.scorers import TermOverlapReranker
 from tests.support.experiments import evidence, found_for, key_of, near, questions, reader, retrieve, row, run
+from tests.support.position_biased_reader import u_curve
 
 SIZES = {"large": 36, "small": 12}
 N = sum(SIZES.values())

@@ -30,8 +30,8 @@ from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.reader import u_curve
 from tests.support.experiments import evidence, found_for, key_of, near, questions, reader, retrieve, row, run
+from tests.support.position_biased_reader import u_curve
 
 N = 48
 K = 16

@@ -16,8 +16,8 @@ from epicrisis.evaluation.experiments.token_costs import case_costs
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.retrieval.rankings import rank_in_order
-from epicrisis.testing.reader import KeyPassage, PositionCurve, position_biased_reader, u_curve
 from tests.support import experiments
+from tests.support.position_biased_reader import KeyPassage, PositionCurve, position_biased_reader, u_curve
 
 N = 40
 OWN = [

@@ -30,7 +30,7 @@ from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.settings.tables import RefineSettings, VoteSettings
 from epicrisis.testing.chat import ScriptedModel, fill
-from epicrisis.testing.reader import hash_to_unit_interval
+from tests.support.position_biased_reader import hash_to_unit_interval
 from tests.support.run_folders import recipe
 
 OPTIONS = {"A": "yes", "B": "no"}

@@ -27,8 +27,8 @@ from epicrisis.evaluation.runs.runner import answer_cases
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.reader import u_curve
 from tests.support.experiments import answer, evidence, plan, questions, reader, run
+from tests.support.position_biased_reader import u_curve
 from tests.support.run_folders import remove_volatile
 
 ASKED = questions(4)

@@ -49,7 +49,7 @@ from epicrisis.evaluation.synthesis.patient_records.vocabulary import (
 from epicrisis.models.chat.embedded import EmbeddedModel
 from epicrisis.system.local_only import HAS_OWNERS
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.reader import find_key_passages, position_biased_reader
+from tests.support.position_biased_reader import find_key_passages, position_biased_reader
 
 LENGTHS = (4000, 8000, 16000, 32000)
 EACH = 42

@@ -135,7 +135,7 @@ def read_pair_verdicts(path: Path, pairs: Sequence[BlindPair]) -> tuple[dict[str
         raise InputError(f"{path} holds verdicts on other pairs: give the folder of the judged pairs")
     verdicts = {}
     for pair in pairs:
-        original, swapped = (grades.get(pair) for pair in product((pair.id,), ORDERS))
+        original, swapped = (grades.get((pair.id, order)) for order in ORDERS)
         if original is not None and swapped is not None:
             verdicts[pair.id] = PairVerdict(original, swapped)
     return recipe, verdicts
