@@ -15,7 +15,7 @@ from epicrisis.core.answers import Answer, Citation, Claim, Event, Notice
 from epicrisis.core.protocols import SupportScore, Verifier
 from epicrisis.core.types import AnswerState, Passage, Question, Sentence, SupportCheck, SupportState, UnsupportedPolicy
 from epicrisis.library.word_index import analyze_words
-from epicrisis.testing.scorers import TermOverlapVerifier
+from tests.support.scorers import TermOverlapVerifier
 from tests.support.strategies import OPEN_QUESTION
 
 SENTENCE = "Aspirin lowered the risk of stroke by 9 % in 412 adults."

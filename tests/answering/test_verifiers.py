@@ -18,7 +18,7 @@ from epicrisis.core.errors import ContextOverflow, EndpointTimeout
 from epicrisis.core.prompts import render
 from epicrisis.core.protocols import ChatRequest, SupportScore, Vectors, Verifier
 from epicrisis.testing.chat import Probabilities, ScriptedModel
-from epicrisis.testing.scorers import TermOverlapNli, TermOverlapVerifier, check_verifier
+from tests.support.scorers import TermOverlapNli, TermOverlapVerifier, check_verifier
 from tests.support.strategies import items_of, world
 
 PAIRS = [("It rains.", "It rains."), ("It rains.", "It does not rain.")]

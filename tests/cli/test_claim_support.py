@@ -19,10 +19,10 @@ from epicrisis.pipeline.overrides import RunOverrides
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.settings.settings import ROLES, ModelsByRole, ModelSettings, Settings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.scorers import TermOverlapVerifier
 from tests.cli.conftest import Run
 from tests.support.hostile import HostileServer
 from tests.support.patient_records import library
+from tests.support.scorers import TermOverlapVerifier
 
 QUESTION = "Does aspirin prevent stroke?"
 SENTENCE = "Aspirin lowered the risk of stroke by 9 % in adults."

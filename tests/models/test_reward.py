@@ -12,8 +12,8 @@ import pytest
 from epicrisis.core.errors import ContextOverflow, ModelFileInvalid
 from epicrisis.models.model_recipes import STUDY_ATTRIBUTES
 from epicrisis.models.pair_models import LABELS, load_nli, load_reward_model
-from epicrisis.testing.scorers import TermOverlapNli, TermOverlapRewardModel, check_nli, check_reward_model
 from tests.support import tiny_models
+from tests.support.scorers import TermOverlapNli, TermOverlapRewardModel, check_nli, check_reward_model
 
 QUESTION, ANSWER = "does aspirin prevent stroke ?", "aspirin reduces the risk of stroke in patients with diabetes ."
 

@@ -10,8 +10,8 @@ import pytest
 
 from epicrisis.core.errors import ContextOverflow, ModelMissing
 from epicrisis.models.encoders import CachedSparseEncoder, load_sparse
-from epicrisis.testing.encoders import WordCountEncoder, check_sparse_encoder
 from tests.support import tiny_models
+from tests.support.encoders import WordCountEncoder, check_sparse_encoder
 
 TEXTS = ["Aspirin reduces the risk of stroke.", "", "warfarin " * 40, "Does insulin lower mortality in children?"]
 

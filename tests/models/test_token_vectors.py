@@ -11,8 +11,8 @@ import pytest
 from epicrisis.core.errors import ContextOverflow, ModelFileInvalid, ModelMissing
 from epicrisis.evaluation.metrics.neural import BertScore, compute_bert_scores
 from epicrisis.models.encoders import load_token_encoder
-from epicrisis.testing.encoders import HashingTokenEncoder, check_token_encoder
 from tests.support import tiny_models
+from tests.support.encoders import HashingTokenEncoder, check_token_encoder
 
 TEXTS = ["Aspirin reduces the risk of stroke .", "warfarin", "Oral therapy, daily ; in children with diabetes mellitus"]
 

@@ -7,7 +7,7 @@ import pytest
 from epicrisis.core.errors import ContextOverflow
 from epicrisis.core.types import Passage
 from epicrisis.retrieval.rankings import rank_by_sparse_vectors
-from epicrisis.testing.encoders import WordCountEncoder, check_sparse_encoder
+from tests.support.encoders import WordCountEncoder, check_sparse_encoder
 
 
 def passage(ordinal: int, text: str) -> Passage:

@@ -34,7 +34,6 @@ from epicrisis.evaluation.grading.measurers import (
 )
 from epicrisis.evaluation.grading.metric_tables import metric_model
 from epicrisis.evaluation.grading.scored_answers import NoteTexts, read_answers
-from epicrisis.testing.scorers import TermOverlapNli
 from epicrisis.testing.stores import MemoryStore
 from tests.support.measuring import (
     GOLD,
@@ -52,6 +51,7 @@ from tests.support.measuring import (
     requests_of,
     shown,
 )
+from tests.support.scorers import TermOverlapNli
 
 CORRECTNESS = metric_name("judge-correctness", JUDGE)
 

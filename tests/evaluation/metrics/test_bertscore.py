@@ -13,9 +13,9 @@ import pytest
 from epicrisis.core.protocols import TokenVectors
 from epicrisis.evaluation.metrics.neural import BertScore, Unscored, bertscore_name, compute_bert_scores
 from epicrisis.models.encoders import load_token_encoder
-from epicrisis.testing.encoders import HashingTokenEncoder
 from tests.evaluation.metrics.pairs import summaries
 from tests.support import tiny_models
+from tests.support.encoders import HashingTokenEncoder
 
 VECTORS = {"[": (0.0, 2.0), "a": (3.0, 0.0), "b": (0.6, 0.8), "c": (-1.0, 0.0)}
 

@@ -10,7 +10,7 @@ import pytest
 from epicrisis.core.errors import ContextOverflow
 from epicrisis.core.protocols import NliModel, Vectors
 from epicrisis.evaluation.metrics.neural import Entailment, Unscored, score_entailment
-from epicrisis.testing.scorers import TermOverlapNli
+from tests.support.scorers import TermOverlapNli
 
 
 class Narrow:
