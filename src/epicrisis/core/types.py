@@ -98,7 +98,7 @@ MARKED_BY_OTHERS = "marked"
 """The facet of a document with a mark from a retraction notice or a retraction list."""
 
 _NOTICE_TYPES = ("retraction of publication", "retraction notice", "retraction")
-RETRACTION_FACETS = frozenset({RETRACTED, RETRACTION_NOTICE, *map("type:{}".format, _NOTICE_TYPES)})
+RETRACTION_FACETS = frozenset({RETRACTED, RETRACTION_NOTICE, *(f"type:{kind}" for kind in _NOTICE_TYPES)})
 """Every retracted article and every retraction notice has at least one of these facets."""
 
 _CORRECTIONS: Mapping[str, ArticleMark] = {
@@ -267,7 +267,7 @@ class Scope:
         facets = list_facets(passage.metadata)
         if self.without_retracted and RETRACTION_FACETS & facets:
             return False
-        return not any(map(facets.isdisjoint, self.required_facets()))
+        return not any(facets.isdisjoint(required) for required in self.required_facets())
 
     def required_facets(self) -> tuple[frozenset[str], ...]:
         """Return one set of facets per active filter. A passage must have at least one facet of each set."""

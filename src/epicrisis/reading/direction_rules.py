@@ -211,10 +211,7 @@ def is_unwanted(outcome: str) -> bool:
 
 def list_stems(text: str, without: Collection[str] = ()) -> frozenset[str]:
     """Return the first letters of the content words of a text, in lower case."""
-    stems: set[str] = set()
-    for word in _WORD.findall(text.lower()):
-        if word not in _FILLERS and len(word) > 1:
-            stems.add(word[:STEM_CHARACTERS])
+    stems = {word[:STEM_CHARACTERS] for word in _WORD.findall(text.lower()) if word not in _FILLERS and len(word) > 1}
     return frozenset(stems).difference(without)
 
 

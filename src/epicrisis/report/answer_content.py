@@ -239,7 +239,7 @@ def describe_check(answer: Answer, citation: Citation) -> str:
 def format_markers(numbers: Sequence[int]) -> str:
     """Return the markers of the citations; of more than MAX_MARKERS, consecutive ones are a range: `[3]-[9]`."""
     if len(numbers) <= MAX_MARKERS:
-        return "".join(map("[{}]".format, numbers))
+        return "".join(f"[{number}]" for number in numbers)
     markers: list[str] = []
     first = last = min(numbers)
     for number in (*sorted(numbers)[1:], None):
@@ -297,9 +297,7 @@ def _describe_model_outcome(answer: Answer) -> Iterable[str]:
 
 def _describe_confidence(confidence: Confidence) -> str:
     """Return the confidence with its components; without a calibration it is called so."""
-    parts: list[str] = []
-    for name, share in confidence.components.items():
-        parts.append(f"{_CONFIDENCE_COMPONENTS.get(name, name)} {share:.2f}")
+    parts = [f"{_CONFIDENCE_COMPONENTS.get(name, name)} {share:.2f}" for name, share in confidence.components.items()]
     basis = f"{confidence.value:.2f} from {', '.join(parts)}"
     if confidence.calibrated is None:
         return f"Confidence {basis}; not calibrated, so no probability of being right"
@@ -499,8 +497,4 @@ def _list_notes(answer: Answer) -> tuple[str, ...]:
 
 def _list_notices(answer: Answer) -> list[Notice]:
     """Return the notices that matter for trust in the answer."""
-    notices: list[Notice] = []
-    for event in answer.trace:
-        if isinstance(event, Notice) and event.kind not in QUIET_NOTICES:
-            notices.append(event)
-    return notices
+    return [event for event in answer.trace if isinstance(event, Notice) and event.kind not in QUIET_NOTICES]

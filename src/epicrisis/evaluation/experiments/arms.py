@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from operator import attrgetter, itemgetter
 from typing import Any, TypeAlias
 
 from epicrisis.core.errors import InputError
@@ -138,7 +137,7 @@ class Study:
 
     def read_gold_passages(self, questions: Sequence[Question]) -> list[Mapping[str, tuple[Passage, ...]]]:
         """Return the passages of the gold documents of each question. Raises InputError if the library lacks one."""
-        available = list(map(self.source.gold_passages, questions))
+        available = [self.source.gold_passages(question) for question in questions]
         lacking: list[tuple[str, str]] = []
         for question, passages in zip(questions, available, strict=True):
             missing = [name for name in question.gold_documents if name not in passages]
@@ -163,7 +162,7 @@ class Study:
         names = list(question.gold_documents)
         if self.protocol.gold == "one":
             names = [min(names, key=draw)]
-        return tuple(chain.from_iterable(map(available.__getitem__, names)))
+        return tuple(chain.from_iterable(available[name] for name in names))
 
     def retrieve(self, questions: Sequence[Question], depth: int) -> tuple[QuestionPassages, ...]:
         """Return the passages retrieved for each question, without key passages, where nothing is placed.
@@ -233,7 +232,7 @@ def _order(
 ) -> Ranking | None:
     """Return the passages in the order in which the arm reads them."""
     if arm == "oracle":
-        return rank_in_order(passages.keys, "oracle", {"keys": list(map(attrgetter("id"), passages.keys))})
+        return rank_in_order(passages.keys, "oracle", {"keys": [key.id for key in passages.keys]})
     if ranking is None:
         return None
     if arm == "brief-context" and protocol.map_reads == "retrieved":
@@ -245,10 +244,10 @@ def _order(
         rescored = rerank(ranking, passages.question.text, reranker, name, len(ranking.hits))
         return group_by_document(rescored, source.count)
     if arm == "fused" and source.words is not None:
-        by_words = list(map(itemgetter(0), source.words(passages.question, ranking.ids)))
+        by_words = [word[0] for word in source.words(passages.question, ranking.ids)]
         by_id = dict(zip(ranking.ids, ranking.passages, strict=True))
-        fused = map(itemgetter(0), reciprocal_rank_fusion([ranking.ids, by_words], source.rrf_k))
-        ordered = rank_in_order(list(map(by_id.__getitem__, fused)), "placed+fused", ranking.parameters)
+        fused = (item[0] for item in reciprocal_rank_fusion([ranking.ids, by_words], source.rrf_k))
+        ordered = rank_in_order([by_id[item] for item in fused], "placed+fused", ranking.parameters)
         return group_by_document(ordered, source.count)
     return ranking
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from operator import attrgetter, methodcaller
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -120,9 +120,7 @@ async def plan_record_experiment(
     for record_set, dataset in zip(sets, chosen, strict=True):
         charts = reader.charts(dataset.questions, record_set)
         cases += await asyncio.to_thread(record_arms.build_record_cases, charts, study, arms, {"set": record_set.name})
-    n, patients = populations.count_questions_and_patients(
-        list(chain.from_iterable(map(attrgetter("questions"), chosen)))
-    )
+    n, patients = populations.count_questions_and_patients(list(chain.from_iterable(item.questions for item in chosen)))
     how = "all" if request.questions is None else "at-random"
     sample: dict[str, Any] = {"how": how, "n": n, "patients": patients, "seed": request.draw}
     if notices:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from operator import attrgetter
 from statistics import fmean
 
 from epicrisis.answering.structured_request import ModelClient
@@ -76,8 +75,8 @@ async def cost_question(
     plan = StrategyPlan(
         strategy="judge",
         calls=CostRange(n, n, 2 * n),
-        prompt_tokens=CostRange(*map(attrgetter("prompt_tokens"), usages)),
-        completion_tokens=CostRange(*map(attrgetter("completion_tokens"), usages)),
+        prompt_tokens=CostRange(*(usage.prompt_tokens for usage in usages)),
+        completion_tokens=CostRange(*(usage.completion_tokens for usage in usages)),
         usd=None if None in usd else CostRange(*(amount or 0.0 for amount in usd)),
         seconds=None,
         exact=False,
