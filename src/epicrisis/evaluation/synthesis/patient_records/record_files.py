@@ -1,6 +1,6 @@
 """Write fictional records to a folder: record/notes.csv, questions.jsonl and README.md, all of them or none.
 
-Structured entries of the same patients are written on request (`structured_files`).
+Structured entries of the same patients are written on request: facts.jsonl with questions, FHIR, OMOP and C-CDA.
 
 Offsets of questions refer to the texts in notes.csv: lines end with line feeds, no line ends with blanks, and no two
 empty lines follow each other.
@@ -12,27 +12,38 @@ import csv
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from epicrisis.core.errors import InputError, StorageError
 from epicrisis.core.printable import printable_json
 from epicrisis.core.serialization import to_json
 from epicrisis.corpus.reader_base import os_error_reason, printable_path
-from epicrisis.evaluation.synthesis.patient_records.fictional_record import check_length, make_record
+from epicrisis.evaluation.grading.computed_answers import PARTS_SEPARATOR
+from epicrisis.evaluation.synthesis.patient_records.ccda_documents import build_document
+from epicrisis.evaluation.synthesis.patient_records.chart_entries import list_entries
+from epicrisis.evaluation.synthesis.patient_records.entry_questions import (
+    CURRENT_DRUG,
+    NO_ENTRY,
+    StructuredQuestion,
+    draw_entry_questions,
+)
+from epicrisis.evaluation.synthesis.patient_records.fhir_bundles import build_bundle
+from epicrisis.evaluation.synthesis.patient_records.fictional_record import FictionalRecord, check_length, make_record
+from epicrisis.evaluation.synthesis.patient_records.omop_tables import OmopTables
 from epicrisis.evaluation.synthesis.patient_records.random_draws import Draws
 from epicrisis.evaluation.synthesis.patient_records.record_questions import CATEGORIES, RecordQuestion, draw_questions
-from epicrisis.evaluation.synthesis.patient_records.structured_files import (
-    FACT_QUESTIONS,
-    FACTS,
-    RECORD,
-    StructuredFiles,
-    check_formats,
-)
 from epicrisis.system.local_only import restrict_to_owner
 from epicrisis.system.temporary_folders import TemporaryFolder, remove_abandoned_folders
 
+FORMATS = ("fhir", "omop", "ccda")
+"""The formats, each of which has a folder of its name."""
+RECORD = "record"
+"""The folder of what belongs into a library. Questions stand beside it."""
+FACTS, FACT_QUESTIONS = "facts.jsonl", "fact_questions.jsonl"
 NOTES, QUESTIONS, README = f"{RECORD}/notes.csv", "questions.jsonl", "README.md"
 _SCRATCH_PREFIX = ".records-"
 COLUMNS = ("subject_id", "hadm_id", "note_id", "charttime", "note_type", "text", "admittime", "dischtime")
@@ -175,3 +186,76 @@ With `--structured`, `facts.jsonl` holds the structured entries of each patient 
 about them, a question set as `questions.jsonl`: `gold` is the parts of the right answer, with semicolons between them.
 `record/fhir`, `record/omop` and `record/ccda` hold the same entries in these formats.
 """
+
+
+def check_formats(formats: Sequence[str]) -> None:
+    """Raise InputError for an unknown format."""
+    for name in formats:
+        if name not in FORMATS:
+            raise InputError(f"--structured {name}: choose from {', '.join(FORMATS)}, with commas between them")
+
+
+class StructuredFiles:
+    """Writes the entries of several patients to a folder. A context manager; without formats it writes nothing.
+
+    Raises OSError if the folder cannot be written.
+    """
+
+    def __init__(self, folder: Path, formats: Sequence[str]) -> None:
+        self._folder = folder
+        self._formats = frozenset(formats)
+        self._files = ExitStack()
+
+    def __enter__(self) -> StructuredFiles:
+        with ExitStack() as files:
+            if self._formats:
+                self._facts = files.enter_context(_open_lines(self._folder / FACTS))
+                self._questions = files.enter_context(_open_lines(self._folder / FACT_QUESTIONS))
+            if "omop" in self._formats:
+                self._tables = files.enter_context(OmopTables(self._folder / RECORD / "omop"))
+            for name in self._formats & {"fhir", "ccda"}:
+                (self._folder / RECORD / name).mkdir()
+            self._files = files.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._files.close()
+
+    def add(self, record: FictionalRecord, draws: Draws) -> int:
+        """Write the entries of a record in all formats, and questions. Return the number of entries."""
+        if not self._formats:
+            return 0
+        patient, entries = record.patient, list_entries(record)
+        for entry in entries:
+            self._facts.write(json.dumps(asdict(entry), ensure_ascii=False) + "\n")
+        questions = draw_entry_questions(patient, entries, draws.substream("entries"))
+        for number, question in enumerate(questions, 1):
+            line = _fact_question_line(f"{patient.id}-f{number:03d}", patient.id, question)
+            self._questions.write(json.dumps(line, ensure_ascii=False) + "\n")
+        if "fhir" in self._formats:
+            bundle = json.dumps(build_bundle(patient, entries), ensure_ascii=False, indent=1)
+            (self._folder / RECORD / "fhir" / f"{patient.id}.json").write_text(
+                bundle + "\n", encoding="utf-8", newline="\n"
+            )
+        if "ccda" in self._formats:
+            (self._folder / RECORD / "ccda" / f"{patient.id}.xml").write_bytes(build_document(patient, entries))
+        if "omop" in self._formats:
+            self._tables.add(patient, entries)
+        return len(entries)
+
+
+def _fact_question_line(id_: str, patient: str, question: StructuredQuestion) -> dict[str, Any]:
+    """Return a line of a question set. An empty `gold` means that the record has no answer."""
+    line: dict[str, Any] = {"id": id_, "text": question.text, "form": "open"}
+    line["gold"] = PARTS_SEPARATOR.join(sorted(question.expected or ()))
+    if question.expected == frozenset({NO_ENTRY}):
+        line["also"] = ["no"]
+    elif question.category == CURRENT_DRUG:
+        line["also"] = ["yes"]
+    return line | {"category": question.category, "patient": patient}
+
+
+def _open_lines(path: Path) -> Any:
+    return path.open("w", encoding="utf-8", newline="\n")
