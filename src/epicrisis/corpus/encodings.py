@@ -22,34 +22,11 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_CANDIDATES = frozenset(
-    {
-        "utf-8",
-        "utf-16",
-        "utf-16-le",
-        "utf-16-be",
-        "utf-32",
-        "cp1250",
-        "cp1251",
-        "cp1252",
-        "cp1253",
-        "cp1254",
-        "iso8859-1",
-        "iso8859-2",
-        "koi8-r",
-        "cp866",
-        "mac-roman",
-        "cp932",
-        "euc-jp",
-        "iso-2022-jp",
-        "gbk",
-        "gb18030",
-        "big5",
-        "big5hkscs",
-        "cp949",
-        "euc-kr",
-    }
-)
+_CANDIDATE_NAMES = """
+utf-8 utf-16 utf-16-le utf-16-be utf-32 cp1250 cp1251 cp1252 cp1253 cp1254 iso8859-1 iso8859-2 koi8-r cp866 mac-roman
+cp932 euc-jp iso-2022-jp gbk gb18030 big5 big5hkscs cp949 euc-kr
+"""
+_CANDIDATES = frozenset(_CANDIDATE_NAMES.split())
 """Encodings of people's files. All others that chardet knows make short texts ambiguous."""
 _MANY_BYTES = frozenset({"cp932", "euc_jp", "iso2022_jp", "gbk", "gb18030", "big5", "big5hkscs", "cp949", "euc_kr"})
 _OTHER_LETTERS = _MANY_BYTES | {"cp1251", "cp1253", "koi8-r", "cp866"}

@@ -42,32 +42,8 @@ _UNSPACED = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+"
 )
 _CAPITALS = re.compile(r"(?<![A-Z] )(?<![^\W_])[A-Z]{2,3}(?![^\W_])(?! [A-Z]{2})")
-_STOP_WORDS = frozenset(
-    {
-        "AN",
-        "AND",
-        "ARE",
-        "AS",
-        "AT",
-        "BE",
-        "BUT",
-        "BY",
-        "FOR",
-        "IF",
-        "IN",
-        "IS",
-        "IT",
-        "NO",
-        "NOT",
-        "OF",
-        "ON",
-        "OR",
-        "SUCH",
-        "THE",
-        "TO",
-        "WAS",
-    }
-)
+_STOPS = "AN AND ARE AS AT BE BUT BY FOR IF IN IS IT NO NOT OF ON OR SUCH THE TO WAS"
+_STOP_WORDS = frozenset(_STOPS.split())
 _ABBREVIATION = "abbr"
 
 

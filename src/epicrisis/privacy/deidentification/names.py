@@ -97,54 +97,12 @@ _SPACED = re.compile(rf"{_LETTERS}(?:[ ]{_LETTERS}){{2,}}")
 _WEAK_LABELS = frozenset(("from", "to", "per", "by", "with", "including", "re", "contact", "called", "name", "names"))
 _FUNCTION_WORDS = "as at was is has had will to in on for of with who that by called said saw from"
 _NOT_AFTER_TITLE = frozenset(_FUNCTION_WORDS.split())
-_SUFFIXES = frozenset(
-    (
-        "md",
-        "do",
-        "rn",
-        "np",
-        "pa",
-        "phd",
-        "jr",
-        "sr",
-        "iii",
-        "ii",
-        "iv",
-        "mbbs",
-        "lpn",
-        "msw",
-        "lcsw",
-        "pharmd",
-        "dpm",
-        "pac",
-        "c",
-    )
-)
+_SUFFIX_WORDS = "md do rn np pa phd jr sr iii ii iv mbbs lpn msw lcsw pharmd dpm pac c"
+_SUFFIXES = frozenset(_SUFFIX_WORDS.split())
 _VERBS = frozenset(("will", "may", "can", "is", "was", "has", "had", "did", "does", "went", "came", "saw"))
 _TITLES = frozenset(("dr", "drs", "mr", "mrs", "ms", "miss", "prof", "professor", "doctor", "mister"))
-_PARTICLES = frozenset(
-    (
-        "van",
-        "der",
-        "den",
-        "de",
-        "von",
-        "la",
-        "los",
-        "del",
-        "della",
-        "di",
-        "da",
-        "dos",
-        "el",
-        "al",
-        "bin",
-        "ibn",
-        "abu",
-        "le",
-        "st",
-    )
-)
+_PARTICLE_WORDS = "van der den de von la los del della di da dos el al bin ibn abu le st"
+_PARTICLES = frozenset(_PARTICLE_WORDS.split())
 _POSSESSIVES = ("'s", "\u2019s", "\u02bcs")
 _MIN_MISSPELLED = 5
 _MIN_LOWER = 4
