@@ -276,10 +276,6 @@ def find_relations(resource: Resource, references: FhirReferences) -> Iterator[t
             )
 
 
-def _is_dict(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
 def find_patient(resource: Resource, references: FhirReferences) -> str:
     """Return the id of the resource's patient. Raises ValueError if it is unknown, or if there are two."""
     patients = {resolve_reference(subject, references, _PATIENT) for subject in _list_subjects(resource)}
@@ -392,7 +388,7 @@ def resolve_reference(reference: Any, references: FhirReferences, kind: str) -> 
 
 
 def _identifiers(resource: Resource) -> list[tuple[str, str]]:
-    identifiers = map(_identifier, filter(_is_dict, as_list(resource.get("identifier"))))
+    identifiers = (_identifier(item) for item in as_list(resource.get("identifier")) if isinstance(item, dict))
     return [identifier for identifier in identifiers if identifier[1]]
 
 

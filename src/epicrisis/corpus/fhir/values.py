@@ -55,8 +55,7 @@ def concept_codes(values: Any) -> set[str]:
         if isinstance(concept, str):
             codes.add(concept.lower())
         codings = as_list(concept.get("coding")) if isinstance(concept, dict) else []
-        for coding in filter(_is_object, codings):
-            codes.add(str(coding.get("code") or "").lower())
+        codes.update(str(coding.get("code") or "").lower() for coding in codings if isinstance(coding, dict))
     return codes
 
 
@@ -168,7 +167,3 @@ def _describe_object(value: Mapping[str, Any]) -> FactValue:
     if "start" in value or "end" in value:
         return FactValue(" to ".join(filter(None, map(str, (value.get("start"), value.get("end"))))))
     return FactValue(read_concept(value)[0])
-
-
-def _is_object(value: Any) -> bool:
-    return isinstance(value, dict)

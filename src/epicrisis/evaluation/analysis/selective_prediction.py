@@ -85,7 +85,7 @@ def measure_selective_risk(
     answers = sorted(answers, key=lambda answer: (-answer.confidence, answer.question, answer.wrong))
     values = _compute_figures(answers, np.ones((1, len(answers))))[0]
     numbers: dict[Hashable, int] = {}
-    for name in sorted(set(map(_question, answers))):
+    for name in sorted({answer.question for answer in answers}):
         numbers[name] = len(numbers)
     members = np.array([numbers[answer.question] for answer in answers])
     generator, blocks = np.random.default_rng(seed), list[Floats]()
@@ -150,10 +150,6 @@ def make_selective_tables(runs: Iterable[RecordedRun]) -> tuple[Table, ...]:
     area = Table("Selective prediction: area under the risk-coverage curve", columns, tuple(rows), _NOTES)
     curve = Table("Selective prediction: risk by coverage", ("run", "arm", _COVERAGE, _RISK), tuple(points))
     return area, curve
-
-
-def _question(answer: RatedAnswer) -> str:
-    return answer.question
 
 
 def _sum_by_confidence(answers: Sequence[RatedAnswer], weights: Floats) -> tuple[Floats, Floats]:

@@ -163,7 +163,7 @@ def search_vectors(connection: Connection[Any], vector: Vectors, k: int, scope: 
     """Return the `k` passages in scope with the highest inner product, best first, ties by passage id."""
     scope_filter = build_filter(scope)
     limit = k + _MARGIN
-    values = {**scope_filter.values, "vector": _vector_text(vector)}
+    values = {**scope_filter.values, "vector": f"[{','.join(map(repr, vector.tolist()))}]"}
     # Both are asked before either is read: one round trip.
     index = connection.execute(_HAS_VECTOR_INDEX.encode(), (VECTOR_INDEX,))
     estimate = _ask_for_estimate(connection, scope_filter.sql, scope_filter.values)
@@ -201,10 +201,6 @@ def _is_settled(ranking: Sequence[ScoredId], rows: Sequence[tuple[str, Any, bool
     stored = rows[-1][1].to_numpy().astype(np.float64)
     slack = _ROUNDING * float(np.linalg.norm(stored) * np.linalg.norm(vector)) + 1e-30
     return ranking[k - 1].score > ranking[-1].score + slack
-
-
-def _vector_text(vector: Vectors) -> str:
-    return f"[{','.join(map(repr, vector.tolist()))}]"
 
 
 @dataclass(frozen=True, slots=True)
