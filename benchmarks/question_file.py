@@ -1,9 +1,9 @@
 """`epicrisis ask --file` and `evaluate` over many questions against a pool of endpoints that delay, refuse and die.
 
-    python benchmarks/question_file.py FOLDER --library LIBRARY --questions 1000 10000 100000
-    python benchmarks/question_file.py FOLDER --library LIBRARY --questions 10000 --kills 30
-    python benchmarks/question_file.py FOLDER --library LIBRARY --questions 10000 --command evaluate
-    python benchmarks/question_file.py FOLDER --library LIBRARY --strategy rag --setting unverified=keep
+    PYTHONPATH=. python benchmarks/question_file.py FOLDER --library LIBRARY --questions 1000 10000 100000
+    PYTHONPATH=. python benchmarks/question_file.py FOLDER --library LIBRARY --questions 10000 --kills 30
+    PYTHONPATH=. python benchmarks/question_file.py FOLDER --library LIBRARY --questions 10000 --command evaluate
+    PYTHONPATH=. python benchmarks/question_file.py FOLDER --library LIBRARY --strategy rag --setting unverified=keep
 
 The command runs as a user would run it. Each endpoint is a process of its own: a real HTTP server on loopback that
 waits, then streams a reply which repeats the number of the question. It refuses what exceeds its places (429). With
@@ -120,7 +120,7 @@ class _Calls(asyncio.Protocol):
 
 
 def _fill(schema: dict[str, Any], text: str) -> str:
-    from epicrisis.testing.chat import fill
+    from tests.support.replies import fill
 
     return json.dumps(fill(schema, {"found": True}, text))
 

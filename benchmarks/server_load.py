@@ -34,8 +34,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from epicrisis.testing.chat import schema_reply
 from tests.support.faults import build_reply, build_success, read_prompt
+from tests.support.replies import schema_reply
 
 ROOT = Path(__file__).resolve().parent.parent
 PHASES = ("load", "pages", "disconnect", "memory")

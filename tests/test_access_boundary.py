@@ -31,7 +31,7 @@ from epicrisis.pipeline.overrides import NO_OVERRIDES, RunOverrides
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.settings import ROLES, ModelSettings, Settings
-from epicrisis.testing.chat import ScriptedModel, fill
+from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.stores import MemoryStore, build_stored_document
 from tests.support.patient_records import (
     ENCODER,
@@ -47,6 +47,7 @@ from tests.support.patient_records import (
     ward,
     word,
 )
+from tests.support.replies import fill
 
 ALL = range(len(PATIENTS))
 FEW = (0, 1, 2, 3, 6)

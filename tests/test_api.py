@@ -15,9 +15,9 @@ from epicrisis.core.errors import InputError, SettingsError
 from epicrisis.core.types import Document, Question
 from epicrisis.settings.configuration import check_settings
 from epicrisis.settings.settings import Settings
-from epicrisis.testing.chat import schema_reply
 from tests.support.hostile import HostileServer
 from tests.support.patient_records import library
+from tests.support.replies import schema_reply
 
 ANNA, BERT = "10083814", "10083815"
 

@@ -33,8 +33,9 @@ from epicrisis.pipeline.plan.planning import plan_questions
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.settings import ROLES, Settings
-from epicrisis.testing.chat import ScriptedModel, fill
+from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.encoders import HashingEncoder
+from tests.support.replies import fill
 from tests.support.strategies import NOT_FOUND
 
 ENCODER = HashingEncoder(64)

@@ -21,8 +21,9 @@ from epicrisis.pipeline.plan.planning import plan_questions
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.configuration import load_settings
 from epicrisis.settings.settings import Settings
-from epicrisis.testing.chat import ScriptedModel, fill
+from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.encoders import HashingEncoder
+from tests.support.replies import fill
 
 OPTIONS = {"A": "gout", "B": "scurvy", "C": "rickets", "D": "measles"}
 ASKED = Question(

@@ -67,9 +67,10 @@ from epicrisis.pipeline.plan.planning import (
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.configuration import load_settings
 from epicrisis.settings.settings import Settings
-from epicrisis.testing.chat import ScriptedModel, count_words, fill
+from epicrisis.testing.chat import ScriptedModel, count_words
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.stores import MemoryStore, hash_content
+from tests.support.replies import fill
 
 ENCODER = HashingEncoder()
 OPTIONS = {"A": "yes", "B": "no", "C": "maybe"}

@@ -18,7 +18,7 @@ from epicrisis.core.types import Hit, Passage, Question, Ranking, Scope
 from epicrisis.models.chat.embedded import EmbeddedModel
 from epicrisis.models.chat.layers import Layer
 from epicrisis.settings.settings import AnswerOptions
-from epicrisis.testing.chat import fill
+from tests.support.replies import fill
 
 pytestmark = pytest.mark.models
 

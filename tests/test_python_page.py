@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from epicrisis.testing.chat import schema_reply
 from tests.integrations.test_inspect_task import build_model
 from tests.support import run_folders
 from tests.support.hostile import HostileServer
+from tests.support.replies import schema_reply
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")

@@ -11,12 +11,12 @@ import pytest
 
 from epicrisis.core.prompts import unfence
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.testing.chat import content_text
 from tests.cli.conftest import Run
 from tests.support.correctness_marks import folder_of, with_options
 from tests.support.faults import Fault
 from tests.support.grading import records, said
 from tests.support.hostile import HostileServer
+from tests.support.replies import content_text
 
 
 @pytest.fixture(autouse=True)

@@ -19,11 +19,11 @@ from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.ingest_batches import IngestReport
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.patients import PatientRecord, Roster
-from epicrisis.testing.chat import schema_reply
 from tests.cli.conftest import Run
 from tests.corpus.test_fhir import document, packed
 from tests.support.hostile import HostileServer
 from tests.support.patient_records import ENCODER
+from tests.support.replies import schema_reply
 
 A, B = "http://a.example/fhir", "http://b.example/fhir"
 SECRETS = ("Ada", "Byron", "Grace", "Hopper", "1950", "1906")

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from epicrisis.core.types import Document
-from epicrisis.testing.chat import schema_reply
 from tests.cli.conftest import Run
 from tests.support.hostile import HostileServer
 from tests.support.patient_records import library
+from tests.support.replies import schema_reply
 
 ANNA, BERT = "10083814", "10083815"
 SECRET = "colchicine"

@@ -11,11 +11,11 @@ import pytest
 
 from epicrisis.core.prompts import unfence
 from epicrisis.evaluation.datasets import load
-from epicrisis.testing.chat import content_text
 from tests.cli.conftest import Run
 from tests.evaluation.datasets.hosted import BODY, NAME, hosted
 from tests.support.hostile import HostileServer
 from tests.support.loopback import Endpoint, Scripted, serving
+from tests.support.replies import content_text
 
 
 @pytest.fixture(autouse=True)

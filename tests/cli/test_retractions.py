@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from epicrisis.core.prompts import unfence
-from epicrisis.testing.chat import ScriptedModel, content_text
+from epicrisis.testing.chat import ScriptedModel
 from tests.cli.conftest import Run
 from tests.cli.test_literature import citation, pubmed
 from tests.corpus.test_retractions import entry, watch
 from tests.support.hostile import HostileServer
+from tests.support.replies import content_text
 from tests.support.served_models import served
 
 pytestmark = pytest.mark.models

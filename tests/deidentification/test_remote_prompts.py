@@ -23,9 +23,10 @@ from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.privacy.deidentification.deidentifier import RECOGNIZER_VERSION
 from epicrisis.privacy.deidentification.library_files import KEY, KindMeasurement, RecallMeasurement, write_measurement
 from epicrisis.settings.configuration import load_settings
-from epicrisis.testing.chat import ScriptedModel, schema_reply
+from epicrisis.testing.chat import ScriptedModel
 from tests.support.hostile import HostileServer
 from tests.support.patient_records import ENCODER, library
+from tests.support.replies import schema_reply
 from tests.support.served_models import served
 
 pytestmark = pytest.mark.deidentification

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from epicrisis.settings.configuration import load_settings
-from epicrisis.testing.chat import schema_reply
 from tests.support.deployment import NAMES, Cluster, create_database
 from tests.support.hostile import HostileServer
 from tests.support.postgresql_server import PostgresqlServer, find_wheel, unpack_programs
+from tests.support.replies import schema_reply
 
 MODEL_SECONDS = 0.3
 """How long a call of the model takes, so that there are always some under way."""

@@ -30,8 +30,9 @@ from epicrisis.report.answer_content import build_answer_content
 from epicrisis.report.answer_files import to_html, to_markdown
 from epicrisis.report.answer_word import to_word
 from epicrisis.settings.settings import Settings
-from epicrisis.testing.chat import ScriptedModel, fill
+from epicrisis.testing.chat import ScriptedModel
 from tests.support.hashed_encoder import opened_library
+from tests.support.replies import fill
 
 
 class Chart:

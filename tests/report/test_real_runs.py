@@ -17,9 +17,10 @@ from epicrisis.core.protocols import ChatModel
 from epicrisis.core.types import Document
 from epicrisis.evaluation.datasets.patient_records.recordset import load_records
 from epicrisis.evaluation.experiments.registry import NAMES, load_experiments
-from epicrisis.testing.chat import ScriptedModel, schema_reply
+from epicrisis.testing.chat import ScriptedModel
 from tests.support.grading import said
 from tests.support.position_biased_reader import KeyPassage, find_key_passages, position_biased_reader, u_curve
+from tests.support.replies import schema_reply
 from tests.support.served_models import served
 
 pytestmark = pytest.mark.models

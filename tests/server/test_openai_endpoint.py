@@ -24,9 +24,10 @@ from epicrisis.server.housekeeping import answer_housekeeping, is_housekeeping
 from epicrisis.server.openai_request import MAX_HISTORY_CHARACTERS, ChatBody, read_conversation
 from epicrisis.server.resources import OpenLibrary
 from epicrisis.server.users import USERS_FILE, UserStore
-from epicrisis.testing.chat import ScriptedModel, schema_reply
+from epicrisis.testing.chat import ScriptedModel
 from tests.server.test_ask import WaitingModel, failing
 from tests.support.patient_records import PATIENTS, notes, papers, recorder, word
+from tests.support.replies import schema_reply
 from tests.support.servers import QUESTION, open_library, open_resources, running
 
 COMPLETED = "Which drug was given for stroke in trial 2?"

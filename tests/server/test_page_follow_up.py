@@ -14,9 +14,10 @@ from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.types import Document
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.users import USERS_FILE, UserStore
-from epicrisis.testing.chat import ScriptedModel, schema_reply
+from epicrisis.testing.chat import ScriptedModel
 from tests.server.test_page_unsafe_text import EVIL, check_page
 from tests.support.pages import Page, ask, open_page
+from tests.support.replies import schema_reply
 from tests.support.servers import QUESTION, connect, open_library, open_resources
 
 COMPLETED = "Which drug was given for stroke in trial 2?"

@@ -15,8 +15,9 @@ from epicrisis.core.answers import Notice, TextDelta
 from epicrisis.core.protocols import ChatReply, ChatRequest, DeltaCallback
 from epicrisis.server.app import create_app
 from epicrisis.server.page.live import LiveAnswer
-from epicrisis.testing.chat import ScriptedModel, fill
+from epicrisis.testing.chat import ScriptedModel
 from tests.support.pages import Page, ask, demo_documents, quoting_model
+from tests.support.replies import fill
 from tests.support.servers import QUESTION, connect, open_library, open_resources
 
 CLAIMS = ("Colchicine was given.", "It was given daily.", "Nobody bled.")

@@ -21,12 +21,13 @@ from epicrisis.corpus import sandbox
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.page import pdf_view
 from epicrisis.server.users import USERS_FILE, UserStore
-from epicrisis.testing.chat import ScriptedModel, fill
+from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.encoders import HashingEncoder
 from tests.corpus.test_sandbox import pdf_that_unpacks_to
 from tests.server.test_page_patients import NOTES
 from tests.support.pages import Page, ask, open_page
 from tests.support.pdf_files import Line, column, placed_pdf, read_boxes, read_files, read_marked_characters
+from tests.support.replies import fill
 from tests.support.servers import connect, open_library, open_resources, read_access_log
 
 QUESTION = "Does aspirin prevent pre-eclampsia?"

@@ -11,8 +11,9 @@ import pytest
 from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.types import Document
 from epicrisis.server.app import create_app
-from epicrisis.testing.chat import ScriptedModel, fill
+from epicrisis.testing.chat import ScriptedModel
 from tests.support.pages import Page, ask
+from tests.support.replies import fill
 from tests.support.servers import connect, open_library, open_resources
 from tests.support.unsafe_text import unsafe_in
 

@@ -18,8 +18,9 @@ from epicrisis.core.errors import EndpointUnreachable
 from epicrisis.core.prompts import unfence
 from epicrisis.core.protocols import ChatReply, ChatRequest, DeltaCallback
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.testing.chat import Script, ScriptedModel, fill
+from epicrisis.testing.chat import Script, ScriptedModel
 from tests.support.pages import demo_documents
+from tests.support.replies import fill
 from tests.support.servers import open_library, open_resources, running
 from tests.support.strategies import stage_of
 

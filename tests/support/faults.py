@@ -17,7 +17,8 @@ from enum import Enum
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
-from epicrisis.testing.chat import content_text, count_words
+from epicrisis.testing.chat import count_words
+from tests.support.replies import content_text
 
 OverflowFormat: TypeAlias = Literal["openai", "vllm", "vllm-0.16", "llama.cpp"]
 """The wording of the error for a prompt beyond the window. vLLM changed it in version 0.16."""

@@ -21,9 +21,10 @@ from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self
 
-from epicrisis.testing.chat import count_words, schema_reply
+from epicrisis.testing.chat import count_words
 from tests.support import faults as wire
 from tests.support.faults import Fault, WireResponse
+from tests.support.replies import schema_reply
 
 _MOMENT = 0.01
 """Seconds between the pieces of an endless reply, and before a reset, so that the client reads earlier data."""

@@ -17,7 +17,8 @@ from epicrisis.core.prompts import unfence
 from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.types import Document
 from epicrisis.reading.support import states_result
-from epicrisis.testing.chat import ScriptedModel, fill
+from epicrisis.testing.chat import ScriptedModel
+from tests.support.replies import fill
 
 DEMO = Path(__file__).parents[2] / "demo" / "documents.jsonl"
 _SENTENCE = re.compile(r"[A-Z][^.]{30,400}\.(?= |$)")

@@ -18,9 +18,10 @@ from epicrisis.pipeline.components import ExampleSearch, LibrarySearch
 from epicrisis.retrieval.id_rankings import SearchableStore
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.settings import ExampleSettings
-from epicrisis.testing.chat import ScriptedModel, schema_reply
+from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.scorers import TermOverlapReranker
+from tests.support.replies import schema_reply
 
 PATIENTS = ("P-100", "P-1001", "P-100/7", "o'br\"ien; --", "пациент ü", " x", "none", "null", "0", "%", "' OR 1=1 --")
 """Beginnings of each other, what SQL and JSON read otherwise, and what looks like nobody."""

@@ -18,7 +18,8 @@ from typing import Any, TypeAlias
 from epicrisis.core.prompts import CLOSE, OPEN, unescape, unfence, unfence_numbers
 from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.types import EvidenceSpan, Question
-from epicrisis.testing.chat import ScriptedModel, fill, quotation
+from epicrisis.testing.chat import ScriptedModel
+from tests.support.replies import fill, quotation
 
 PositionCurve: TypeAlias = Callable[[int, int], float]
 """Maps a place (from 0) and the number of documents to the probability of reading the document there."""

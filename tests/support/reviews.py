@@ -23,8 +23,9 @@ from epicrisis.evaluation.runs.runner import answer_cases
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.reviews import REVIEWS_FOLDER, BlindReview, ReviewStore
 from epicrisis.server.users import USERS_FILE, Role, UserStore
-from epicrisis.testing.chat import ScriptedModel, fill
+from epicrisis.testing.chat import ScriptedModel
 from tests.support.pages import Element, Page, demo_documents
+from tests.support.replies import fill
 from tests.support.servers import connect, open_library, open_resources
 
 OURS, RIVAL = "ward-parts-2026", "ward-whole-2025"

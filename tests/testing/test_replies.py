@@ -11,7 +11,7 @@ import pytest
 from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.answering.strategy_context import PROMPTS
 from epicrisis.core.prompts import fence, render
-from epicrisis.testing.chat import fill, schema_reply
+from tests.support.replies import fill, schema_reply
 
 OPTIONS = {"A": "yes", "B": "no", "C": "maybe"}
 DOCUMENTS = ["Title (2015)\nAspirin lowers the risk of stroke.", 'The trial said "no effect" of warfarin at all.']

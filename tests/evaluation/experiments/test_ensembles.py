@@ -17,9 +17,10 @@ from epicrisis.evaluation.experiments.vote_sampling import COT, SC, SHUFFLED, ZE
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.settings.tables import VoteSettings
-from epicrisis.testing.chat import ScriptedModel, fill
+from epicrisis.testing.chat import ScriptedModel
 from tests.support.experiments import row, run
 from tests.support.position_biased_reader import build_voter
+from tests.support.replies import fill
 
 OPTIONS = {"A": "gout", "B": "scurvy", "C": "rickets", "D": "measles"}
 N = 80

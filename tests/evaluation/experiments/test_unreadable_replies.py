@@ -29,8 +29,9 @@ from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.settings.tables import RefineSettings, VoteSettings
-from epicrisis.testing.chat import ScriptedModel, fill
+from epicrisis.testing.chat import ScriptedModel
 from tests.support.position_biased_reader import hash_to_unit_interval
+from tests.support.replies import fill
 from tests.support.run_folders import recipe
 
 OPTIONS = {"A": "yes", "B": "no"}
