@@ -226,7 +226,7 @@ class FactSpool:
                 yield DeletedDocument(key.document_id, patient=key.patient)
 
     def _build_document(self, key: _DocumentKey, group: _Group, log: RemovalLog) -> Document:
-        group.entries.sort(key=_line_order)
+        group.entries.sort(key=lambda entry: entry.fact.time or "")
         lines, facts, offset = [], [], 0
         for entry in group.entries:
             line = write_line(entry.fact, key.day, entry.written_unit, _full_remark(entry))
@@ -329,10 +329,6 @@ def _find_key(record: FactRecord, entry: FactEntry) -> _DocumentKey:
     day = max((entry.since or "")[:10], (fact.time or "")[:10])
     source = f"{record.source}:end" if fact.event == "end" else record.source
     return _DocumentKey(record.patient, day, fact.encounter, group_label(fact), source if record.is_separate else "")
-
-
-def _line_order(entry: FactEntry) -> str:
-    return entry.fact.time or ""
 
 
 def _pack(entry: FactEntry) -> list[Any]:

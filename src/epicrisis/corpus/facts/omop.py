@@ -33,34 +33,12 @@ _VITAL_CONCEPTS = frozenset(
 )
 """Vital signs by OMOP's concept, for tables without `concept`."""
 _ALLERGIES = frozenset(("allergy", "allergies", "allergic", "allergen", "hypersensitivity", "intolerance", "adverse"))
-_ALLERGY_WORDS = _ALLERGIES | frozenset(
-    (
-        *(
-            "drug",
-            "drugs",
-            "food",
-            "medication",
-            "medications",
-            "medicine",
-            "substance",
-            "environmental",
-            "environment",
-        ),
-        *(
-            "reaction",
-            "reactions",
-            "disposition",
-            "propensity",
-            "status",
-            "history",
-            "known",
-            "type",
-            "causative",
-            "agent",
-        ),
-        *("finding", "disorder", "situation", "observable", "entity", "to", "of", "or", "and", "the", "by", "a"),
-    )
-)
+_WORDS_BESIDE = """
+drug drugs food medication medications medicine substance environmental environment reaction reactions
+disposition propensity status history known type causative agent finding disorder situation observable entity
+to of or and the by a
+"""
+_ALLERGY_WORDS = _ALLERGIES | frozenset(_WORDS_BESIDE.split())
 """An observation named by these words alone is of a group of allergies, and its value is the substance."""
 _YES = frozenset(("yes", "present", "true", "positive", "1", "y"))
 _NO = frozenset(("no", "absent", "false", "negative", "0", "n", "none"))

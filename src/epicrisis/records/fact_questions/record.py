@@ -14,19 +14,10 @@ from epicrisis.core.fact_times import local_range
 from epicrisis.core.types import Passage
 from epicrisis.retrieval.hospital_stays import HospitalStay, NoteTime, group_stays
 
-_WITHDRAWN = frozenset(
-    {
-        "entered-in-error",
-        "cancelled",
-        "nullified",
-        "withdrawn",
-        "refuted",
-        "ruled-out",
-        "not-done",
-        "not-taken",
-        "registered",
-    }
-)
+_WITHDRAWN_STATUSES = """
+entered-in-error cancelled nullified withdrawn refuted ruled-out not-done not-taken registered
+"""
+_WITHDRAWN = frozenset(_WITHDRAWN_STATUSES.split())
 """Statuses of entries that state nothing about the patient."""
 _CORRECTING = ("corrected", "amended")
 _PRELIMINARY = frozenset({"preliminary", "partial"})
