@@ -56,6 +56,7 @@ demo: $(DEMO)/manifest.json  ## environment, package, models; a small library; e
 	-$(BIN)/epicrisis ask $(DEMO) "Does low-dose aspirin lower the risk of preterm pre-eclampsia?" --options yes,no $(ANSWER)
 	-$(BIN)/epicrisis ask $(DEMO) "Which infection causes most duodenal ulcers?" $(ANSWER)
 	-$(BIN)/epicrisis ask $(DEMO) --file demo/questions.jsonl -o build/demo-answers-$(MODEL).jsonl $(ANSWER)
+	@echo 'Next: `make serve` opens the page on this library. For your own files: source $(VENV)/bin/activate, then epicrisis library add ~/lib FILES'
 
 serve: $(DEMO)/manifest.json  ## the page on the demo's library; `make serve SERVE="--model URL"` names a chat model
 	$(BIN)/epicrisis serve $(DEMO) $(SERVE)
