@@ -65,6 +65,33 @@ def test_claims_arrive_unchecked_in_the_places_of_the_answer(tmp_path: Path, wid
     browse(make_writing_app(tmp_path, model), steps)
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+def test_sentences_are_readable_within_two_seconds_while_model_writes(tmp_path: Path, axe: str, width: int) -> None:
+    model = claiming_model()
+
+    async def steps(visit: Visit) -> None:
+        page = await visit.open(width=width)
+        await fill_form(page, options="")
+        await page.click(".question button.primary")
+        await page.wait_for_selector("#live-proof .study q", timeout=2_000)
+        await page.wait_for_selector("#live-verdict:not(:empty)")
+        # The model has not finished, and nothing is called an answer.
+        assert await page.locator("article.answer").count() == 0
+        assert "still being written" in await page.inner_text("#live-proof")
+        headings = await page.locator("#answer h2:visible").all_inner_texts()
+        assert "Answer" not in headings
+        assert await find_violations(page, axe) == []
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        await page.locator("#live-proof h3 a").first.click()
+        await page.wait_for_selector("dialog[open] .text")
+        await page.keyboard.press("Escape")
+        model.go_on()
+        await page.wait_for_selector("article.answer")
+        assert await page.locator("#live-proof").count() == 0
+
+    browse(make_writing_app(tmp_path, model), steps)
+
+
 def test_follow_up_shows_steps_below_earlier_answer(tmp_path: Path) -> None:
     model = claiming_model()
 

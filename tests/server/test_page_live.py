@@ -76,6 +76,18 @@ def test_open_answer_streams_first_claim_as_verdict_and_others_below_it(tmp_path
 
 
 @pytest.mark.slow
+def test_sentences_found_come_before_the_answer_and_are_called_none(tmp_path: Path) -> None:
+    text = stream(tmp_path, ScriptedModel(claim))
+    (found,) = [html for target, _, html in PARTIAL.findall(text) if target == "live-proof"]
+    assert "Sentences found" in found
+    assert "<q>" in found
+    assert text.index('hx-target="#live-proof"') < text.index('class="answer"')
+    # Sentences alone are the answer: they are found once.
+    alone = stream(tmp_path / "alone", ScriptedModel(claim), strategy="evidence")
+    assert "live-proof" not in {target for target, _, _ in PARTIAL.findall(alone)}
+
+
+@pytest.mark.slow
 def test_question_with_options_streams_claims_and_puts_choice_first(tmp_path: Path) -> None:
     held = shown(stream(tmp_path, ScriptedModel(claim), options="yes, no"))
     assert held["live-verdict"] == "A. yes"

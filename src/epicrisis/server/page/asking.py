@@ -6,9 +6,10 @@ Without JavaScript the response is the address of the answer, else a stream of p
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
@@ -23,7 +24,15 @@ from epicrisis.server.openai_request import keep_newest
 from epicrisis.server.page.answer_routes import AnswerPages
 from epicrisis.server.page.answer_view import build_answer_view
 from epicrisis.server.page.exports import list_exports
-from epicrisis.server.page.live import LiveAnswer, add_step, frame, replace_follow_up_form, replace_question
+from epicrisis.server.page.found_sentences import render_found
+from epicrisis.server.page.live import (
+    LiveAnswer,
+    add_step,
+    frame,
+    replace_follow_up_form,
+    replace_question,
+    show_found,
+)
 from epicrisis.server.page.page_route import is_part
 from epicrisis.server.page.question_form import FormFields, build_form
 from epicrisis.server.page.rendering import html_response, render
@@ -50,10 +59,11 @@ class PageQuestion:
     previous: StoredAnswer | None = None
     """The answer that the question follows."""
 
-    def start_live(self) -> LiveAnswer:
+    def start_live(self, *, shows_found: bool = False) -> LiveAnswer:
         """Return the part of the page that shows the question while it is answered."""
         question = self.inquiry.question
-        return LiveAnswer(question.text, question.options, question.text if self.previous is not None else "")
+        words = question.text if self.previous is not None else ""
+        return LiveAnswer(question.text, question.options, words, shows_found=shows_found)
 
 
 def add_asking(router: APIRouter, questions: Questions, pages: AnswerPages) -> None:
@@ -142,14 +152,60 @@ async def _answer(
         again = question.body.model_copy(update={"question": completed.text})
         inquiry = await questions.prepare(again, inquiry.caller)
         yield replace_question(completed.text) if is_completed else add_step(completed.notice, is_trouble=True)
+    steps = _answer_inquiry(questions, pages, replace(question, inquiry=inquiry), live, follow_up)
+    if not live.shows_found:
+        async with aclosing(steps):
+            async for step in steps:
+                yield step
+        return
+    found = render_found(pages.reader, inquiry, question.body.settings)
+    async with aclosing(_show_beside(found, steps)) as pieces:
+        async for piece in pieces:
+            yield piece
+
+
+async def _answer_inquiry(
+    questions: Questions, pages: AnswerPages, question: PageQuestion, live: LiveAnswer, follow_up: FollowUp | None
+) -> AsyncGenerator[str | StoredAnswer, None]:
     is_accepted = question.previous is not None
-    async with aclosing(questions.events(inquiry, is_accepted=is_accepted)) as events:
+    async with aclosing(questions.events(question.inquiry, is_accepted=is_accepted)) as events:
         async for event in events:
             if isinstance(event, Answered):
-                yield await _finish(pages, replace(question, inquiry=inquiry), event.answer, follow_up)
+                yield await _finish(pages, question, event.answer, follow_up)
                 return
             if piece := live.render_event(event):
                 yield piece
+
+
+async def _show_beside(
+    found: Coroutine[Any, Any, str], steps: AsyncGenerator[str | StoredAnswer, None]
+) -> AsyncGenerator[str | StoredAnswer, None]:
+    """Yield the steps, and the sentences found as soon as they are there. Nothing comes after the answer."""
+    queue: asyncio.Queue[str | StoredAnswer | None] = asyncio.Queue()
+
+    async def work() -> None:
+        try:
+            async with aclosing(steps):
+                async for step in steps:
+                    queue.put_nowait(step)
+        finally:
+            queue.put_nowait(None)
+
+    async def search() -> None:
+        if html := await found:
+            queue.put_nowait(show_found(html))
+
+    tasks = asyncio.create_task(work()), asyncio.create_task(search())
+    try:
+        while (step := await queue.get()) is not None:
+            yield step
+            if isinstance(step, StoredAnswer):
+                break
+        await tasks[0]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
 
 
 async def _finish(
@@ -183,7 +239,7 @@ async def _store_answer(questions: Questions, pages: AnswerPages, question: Page
 
 async def _stream_page(questions: Questions, pages: AnswerPages, question: PageQuestion) -> AsyncGenerator[bytes, None]:
     """Yield the pieces of a question's page as events. An error is the last piece. Closing cancels the question."""
-    live = question.start_live()
+    live = question.start_live(shows_found=True)
     earlier = "" if question.previous is None else render("earlier", view=build_answer_view(question.previous))
     yield frame(earlier + live.render_start())
     try:

@@ -55,7 +55,11 @@ class LiveAnswer:
     A screen reader hears only its phases: searching, reading, writing. Steps and words of the reply are not announced.
     """
 
-    def __init__(self, question: str, options: Mapping[str, str], words: str = "") -> None:
+    def __init__(
+        self, question: str, options: Mapping[str, str], words: str = "", *, shows_found: bool = False
+    ) -> None:
+        """`shows_found`: the sentences that the program finds are shown beside it."""
+        self.shows_found = shows_found
         self._question = question
         self._options = options
         self._words = words
@@ -126,6 +130,11 @@ def _find_phase(event: Event) -> str:
 def replace_question(question: str) -> str:
     """Return the piece that shows a completed follow-up question in place of the typed words."""
     return _PARTIAL.format("asked", "innerHTML", printable(question))
+
+
+def show_found(html: str) -> str:
+    """Return the piece that shows the sentences found, beside the answer that is being written."""
+    return _PARTIAL.format("live-proof", "innerHTML", Markup(html))
 
 
 def replace_follow_up_form(view: AnswerPageView) -> str:
