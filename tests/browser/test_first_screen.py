@@ -11,6 +11,9 @@ from epicrisis.core.types import Document
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.users import USERS_FILE, UserStore
 from tests.browser.test_page import find_violations
+from tests.browser.test_pdf_page import FIRST
+from tests.browser.test_pdf_page import make_app as make_pdf_app
+from tests.server.test_page_pdf import QUESTION as PDF_QUESTION
 from tests.support.browser import Visit, ask, browse, claiming_model, make_app
 from tests.support.chart_documents import CHART_DOCUMENTS
 from tests.support.pages import quoting_model
@@ -100,6 +103,25 @@ def test_abstention_shows_its_reason(tmp_path: Path, width: int, height: int) ->
         assert await is_on_first_screen(page.locator(".verdict p"))
 
     browse(create_app(open_resources(library), ServerOptions(folder=tmp_path / "server")), steps)
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_source_in_pdf_shows_its_marked_words(tmp_path: Path, width: int, height: int) -> None:
+    async def steps(visit: Visit) -> None:
+        page = await visit.open(width=width)
+        await show(page, width, height)
+        await ask(page, PDF_QUESTION, "")
+        await page.click(FIRST)
+        place = page.locator("dialog[open] .place")
+        await place.first.wait_for()
+        await page.locator("dialog .paper img").first.evaluate("image => image.decode()")
+        box = await place.first.bounding_box()
+        assert box is not None
+        assert box["y"] >= 0
+        assert box["y"] + box["height"] <= height
+        assert 0 <= box["x"] < width
+
+    browse(make_pdf_app(tmp_path), steps)
 
 
 @pytest.mark.parametrize(("width", "height", "scheme"), [(1280, 900, "light"), (390, 844, "dark")])

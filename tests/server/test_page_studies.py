@@ -20,6 +20,8 @@ FEWER = (
     "Pre-eclampsia occurred in 1.6% with aspirin and 4.3% with placebo "
     "(odds ratio 0.38; 95% CI 0.20 to 0.74; p = 0.004)."
 )
+LESS = "Aspirin reduced the risk of pre-eclampsia (p = 0.004)."
+NO_DIFFERENCE = "Pre-eclampsia did not differ between aspirin and placebo (p = 0.57)."
 SAME = "There was no difference in pre-eclampsia with aspirin (RR 0.95; 95% CI 0.80 to 1.13; p = 0.57)."
 
 
@@ -49,17 +51,28 @@ def test_study_of_two_sentences_is_shown_once_with_its_type() -> None:
 
 
 def test_direction_that_all_studies_share_is_the_verdict_with_its_probability() -> None:
-    page = view(cite(1, "d1", FEWER), cite(2, "d2", FEWER))
+    page = view(cite(1, "d1", LESS), cite(2, "d2", LESS))
     assert read_verdict(page) == ["Pre-eclampsia: a decrease"]
     assert page.basis[0].startswith("Read by a program from [1] (0.9")
     assert page.quote is None
 
 
 def test_directions_that_differ_stand_side_by_side_uncounted() -> None:
-    page = view(cite(1, "d1", FEWER), cite(2, "d2", SAME))
+    page = view(cite(1, "d1", LESS), cite(2, "d2", NO_DIFFERENCE))
     assert read_verdict(page) == ["Pre-eclampsia: the studies differ"]
     assert "a decrease: [1]" in page.basis[0]
-    assert "no difference: [2]" in page.basis[0]
+    assert "no difference shown: [2]" in page.basis[0]
+
+
+def test_direction_of_some_studies_is_no_verdict() -> None:
+    page = view(cite(1, "d1", NO_DIFFERENCE), cite(2, "d2", "Women took aspirin."))
+    assert read_verdict(page) == []
+    assert page.quote is not None
+    assert page.studies[0].direction == "no difference shown"
+
+
+def test_ratios_of_several_studies_are_the_verdict_as_a_range() -> None:
+    assert read_verdict(view(cite(1, "d1", FEWER), cite(2, "d2", SAME))) == ["Pre-eclampsia: ratios from 0.38 to 0.95"]
 
 
 def test_best_sentence_is_the_verdict_without_direction_and_ratio() -> None:

@@ -210,8 +210,7 @@ def build_answer_view(stored: StoredAnswer) -> AnswerPageView:
     basis: tuple[str, ...] = ()
     quote = None
     if answer.strategy == EVIDENCE and answer.citations and answer.state == "answered":
-        headline, reading = _summarize_directions(answer, studies)
-        headline = headline or _summarize_ratios(answer, studies)
+        headline, reading = _summarize_findings(answer, studies)
         if headline and answer.choice is None:
             verdict = (*verdict, ClaimView((TextRun(headline),)))
         elif not verdict and studies:
@@ -312,7 +311,8 @@ def _view_claims(
     if answer.state != "answered":
         computed = tuple(_view_claim(claim, by_number) for claim in answer.claims if claim.is_computed)
         plain = [
-            ClaimView((TextRun(_capitalize(line)),)) for line in leave_out_commands(content.verdict[len(computed) :])
+            ClaimView((TextRun(_capitalize(line.rstrip(":"))),))
+            for line in leave_out_commands(content.verdict[len(computed) :])
         ]
         return (*computed, *plain), ()
     if not answer.claims:
@@ -326,34 +326,29 @@ def _view_claims(
     return claims[:1], claims[1:]
 
 
-def _summarize_directions(answer: Answer, studies: Sequence[StudyView]) -> tuple[str, str]:
-    """Return the direction of the sentences in words, and what it was read from. Empty if the first study has none.
+def _summarize_findings(answer: Answer, studies: Sequence[StudyView]) -> tuple[str, str]:
+    """Return what the sentences say of the outcome in words, and what that was read from.
 
-    Directions are named beside their sources, and never counted.
+    It is the range of the ratios, if several studies state one, or else the direction, if it is sure for every study.
+    Empty for others: the verdict never generalises from some of the studies. Nothing is counted or pooled.
     """
-    read = [study for study in studies if study.row.direction and not study.row.warning]
-    if not read or read[0] is not studies[0]:
+    sound = [study for study in studies if not study.row.warning]
+    ratios = [study.row.ratio for study in sound if study.row.ratio is not None]
+    if len(ratios) > 1 and ratios[0] is studies[0].row.ratio:
+        values = [ratio.value for ratio in ratios]
+        return _name_outcome(answer, f"ratios from {min(values):g} to {max(values):g}"), ""
+    if not sound or not all(study.row.direction for study in sound):
         return "", ""
     by_direction: dict[str, list[str]] = {}
-    for study in read:
+    for study in sound:
         words = f"[{study.row.citations[0]}] ({study.row.probability:.2f})"
-        by_direction.setdefault(study.row.direction, []).append(words)
-    places = "; ".join(f"{direction}: {', '.join(words)}" for direction, words in by_direction.items())
-    verdict = read[0].row.direction if len(by_direction) == 1 else "the studies differ"
-    if len(by_direction) == 1:
-        places = ", ".join(by_direction[verdict])
-    return _name_outcome(answer, verdict), f"Read by a program from {places}, with its probability."
-
-
-def _summarize_ratios(answer: Answer, studies: Sequence[StudyView]) -> str:
-    """Return the range of the ratios that the studies state, or an empty text unless the first one states one."""
-    ratios = [study.row.ratio for study in studies if study.row.ratio is not None and not study.row.warning]
-    if not ratios or ratios[0] is not studies[0].row.ratio:
-        return ""
-    low, high = min(ratios, key=lambda ratio: ratio.value), max(ratios, key=lambda ratio: ratio.value)
-    if low is high:
-        return _name_outcome(answer, f"{low.measure} {low.text}")
-    return _name_outcome(answer, f"ratios from {low.value:g} to {high.value:g}")
+        by_direction.setdefault(study.direction, []).append(words)
+    places = [f"{direction}: {', '.join(words)}" for direction, words in by_direction.items()]
+    if len(by_direction) > 1:
+        return _name_outcome(answer, "the studies differ"), f"Read by a program, {'; '.join(places)}."
+    (direction,) = by_direction
+    reading = f"Read by a program from {', '.join(by_direction[direction])}, with its probability."
+    return _name_outcome(answer, direction), reading
 
 
 def _name_outcome(answer: Answer, finding: str) -> str:

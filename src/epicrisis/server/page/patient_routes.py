@@ -103,9 +103,8 @@ async def show_record(
 def view_patient(record: PatientRecord) -> PatientRow:
     """Return a patient as a row of the list."""
     label = printable(f"{record.name} ({record.id})" if record.name else record.id)
-    days = record.first or ""
-    if record.last and record.last != record.first:
-        days += f" to {record.last}"
+    first, last = (record.first or "")[:10], (record.last or "")[:10]
+    days = f"{first} to {last}" if last and last != first else first
     return PatientRow(
         record.id,
         label,

@@ -46,6 +46,11 @@ class StudyView:
         return tuple(filter(None, (self.row.kind, self.row.date or self.row.year, identifier)))
 
     @property
+    def direction(self) -> str:
+        """The direction of its result sentence in words. A study that shows no difference does not show equality."""
+        return "no difference shown" if self.row.direction == "no difference" else self.row.direction
+
+    @property
     def tone(self) -> str:
         """A word for the style of its direction: that nothing differs is no weaker, but another, result."""
         return "same" if self.row.direction == "no difference" else "differs"
