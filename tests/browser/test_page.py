@@ -83,7 +83,7 @@ def test_number_opens_document_with_sentence_in_sight(tmp_path: Path) -> None:
 def test_table_is_sorted_and_filtered(tmp_path: Path) -> None:
     async def steps(visit: Visit) -> None:
         page = await visit.open()
-        await page.click(".settings > summary")
+        await page.click(".options-fold > summary")
         await page.select_option("#strategy", "evidence")
         await ask(page, "What prevents pre-eclampsia?", "")
         await page.click(".tabs a[href='#table']")
@@ -139,7 +139,7 @@ def test_no_page_violates_accessibility_or_overflows(tmp_path: Path, axe: str, w
     async def steps(visit: Visit) -> None:
         page = await visit.open(width=width, scheme=scheme)
         found = [f"ask {line}" for line in await find_violations(page, axe)]
-        await page.click(".settings > summary")
+        await page.click(".options-fold > summary")
         found += [f"settings {line}" for line in await find_violations(page, axe)]
         await ask(page)
         address = page.url.removeprefix(visit.address)

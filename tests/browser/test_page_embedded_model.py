@@ -63,7 +63,7 @@ def test_embedded_model_answers_from_real_abstracts(
             app = create_app(resources, ServerOptions(folder=tmp_path / "server"))
             async with visiting(app) as visit:
                 page = await visit.open()
-                await page.click(".settings > summary")
+                await page.click(".options-fold > summary")
                 assert "smollm2-135m" in await page.inner_text("details .facts")
                 assert "stays on this machine" in await page.inner_text(".actions .hint")
                 await ask(page, documents[0].title + "?", "rag")

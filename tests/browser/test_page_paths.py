@@ -98,7 +98,7 @@ def test_settings_show_which_hosts_are_contacted(tmp_path: Path, name: str, word
 
     async def steps(visit: Visit) -> None:
         page = await visit.open()
-        await page.click(".settings > summary")
+        await page.click(".options-fold > summary")
         facts = await page.inner_text("details .facts")
         assert words in facts.partition("Hosts contacted")[2]
         hint = await page.inner_text(".actions .hint")
@@ -111,7 +111,7 @@ def test_settings_show_which_hosts_are_contacted(tmp_path: Path, name: str, word
 def test_filters_exports_print_and_deletion(tmp_path: Path, axe: str, width: int, scheme: str) -> None:
     async def steps(visit: Visit) -> None:
         page = await visit.open(width=width, scheme=scheme)
-        await page.click(".settings > summary")
+        await page.click(".options-fold > summary")
         await page.fill("#k", "5")
         await page.fill("#since", "2010")
         await ask(page)

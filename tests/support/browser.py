@@ -164,7 +164,7 @@ def browse(app: FastAPI, steps: Callable[[Visit], Awaitable[None]]) -> None:
 
 async def fill_form(page: Page, question: str = QUESTION, options: str = "yes, no") -> None:
     """Unfold the form with its settings, and fill in a question and its options."""
-    for summary in (".ask > summary", ".settings > summary"):
+    for summary in (".ask > summary", ".options-fold > summary"):
         fold = page.locator(f"details:not([open]){summary}:visible")
         if await fold.count():
             await fold.click()

@@ -42,6 +42,8 @@ class AskForm:
     strategies: tuple[tuple[str, str], ...]
     """Name and label of each strategy, that of the server first."""
     has_patients: bool
+    is_about_patient: bool
+    """Whether the fields of a patient are open: the library holds notes, or a patient is filled in."""
     default_k: int
     hint: str
     facts: tuple[tuple[str, str], ...]
@@ -135,6 +137,7 @@ def build_form(
     return AskForm(
         libraries=libraries,
         strategies=strategies,
+        is_about_patient=chosen.holds_patients or bool(values["patient"]),
         has_patients=any(library.holds_patients for library in libraries),
         default_k=settings.k,
         hint=_describe_hosts(hosts, needs_model),

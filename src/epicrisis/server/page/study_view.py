@@ -35,11 +35,6 @@ class StudyView:
     """The result sentence first."""
 
     @property
-    def label(self) -> str:
-        """The study in short, such as `Rolnik 2017`."""
-        return " ".join(filter(None, (self.row.author, self.row.year)))
-
-    @property
     def facts(self) -> tuple[str, ...]:
         """Type, year and identifier, as far as they are known."""
         identifier = self.sentences[0].identifier if self.sentences else ""
