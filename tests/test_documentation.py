@@ -177,6 +177,16 @@ def test_pages_for_users_lead_to_no_design_page(page: Path) -> None:
     assert [target for target in targets if "design/" in target] == []
 
 
+@pytest.mark.slow
+def test_pages_that_messages_name_exist() -> None:
+    """A message names a page and its heading: `docs/deployment.md#users-and-keys`."""
+    names = set()
+    for path in SOURCE.rglob("*.py"):
+        names |= set(re.findall(r"docs/[a-z/-]+\.md(?:#[a-z0-9-]+)?", path.read_text(encoding="utf-8")))
+    assert len(names) >= 10
+    assert broken_links(ROOT / "README.md", " ".join(f"]({name})" for name in names)) == []
+
+
 @pytest.mark.parametrize("name", ["README.md", "docs/index.md"])
 def test_first_pages_use_no_words_of_the_machinery(name: str) -> None:
     words = re.findall(r"[a-z]+", (ROOT / name).read_text(encoding="utf-8").lower())

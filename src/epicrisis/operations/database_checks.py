@@ -140,7 +140,10 @@ def _check_durability(checks: _Checks, values: Mapping[str, str]) -> None:
     else:
         checks.add("checksums", "note", "data checksums are off, so a damaged disk goes unnoticed: run pg_checksums -e")
     if values.get("archive_mode") == "off":
-        message = "the log is not archived: a restore ends at the last dump or base backup (docs/deployment.md)"
+        message = (
+            "the log is not archived: a restore ends at the last dump or base backup "
+            "(docs/deployment.md#back-up-and-restore)"
+        )
         checks.add("archive", "note", message)
     else:
         checks.add("archive", "ok", "the log is archived")

@@ -109,7 +109,7 @@ def _compare(servers: Sequence[_Server]) -> Iterator[ClusterCheck]:
     part = f"{len(known)} servers"
     versions = sorted({server.version for server in known})
     if len(versions) > 1:
-        message = f"run {' and '.join(versions)}: complete the update (docs/deployment.md)"
+        message = f"run {' and '.join(versions)}: complete the update (docs/deployment.md#update-a-deployment)"
         yield ClusterCheck(part, "versions", "problem", message)
     else:
         yield ClusterCheck(part, "versions", "ok", f"all run epicrisis {versions[0]}")

@@ -192,7 +192,8 @@ def open_folder(resources: Resources, options: ServerOptions) -> ServerState | N
             reason = f"{notes[0]} holds patients' notes" if notes else "several servers may share these users"
         raise SettingsError(
             f"{reason}, so every request needs a key: add a user first, with `epicrisis users add NAME --role "
-            f"{'patient-reader' if notes else 'literature-reader'}`, or name an identity provider (docs/deployment.md)"
+            f"{'patient-reader' if notes else 'literature-reader'}`, or name an identity provider "
+            "(docs/deployment.md#users-and-keys)"
         )
     if folder is not None:
         make_private_folder(folder)

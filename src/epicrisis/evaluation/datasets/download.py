@@ -77,7 +77,8 @@ def download_dataset(
     for file in files:
         if not file.url:
             raise InputError(
-                f"{name} is not published as one file: build it from {file.built_from} (docs/evaluation.md says how) "
+                f"{name} is not published as one file: build it from {file.built_from} "
+                "(docs/evaluation.md#question-sets says how) "
                 f"and put it at {home / FOLDER / file.path}, or give it with --data"
             )
         target = home / FOLDER / file.path

@@ -164,7 +164,7 @@ def _find(file: SourceFile, pinned: PinnedSet, place: Path) -> Path:
             return path
     cure = f"run `epicrisis questions pull {quote_for_shell(pinned.name)}`"
     if not file.url:
-        cure = f"build it from {file.built_from} (docs/evaluation.md says how)"
+        cure = f"build it from {file.built_from} (docs/evaluation.md#question-sets says how)"
     raise InputError(
         f"{name} of {pinned.name} is not in {printable_path(place)}: {cure}, or give its file or folder with --data"
     )

@@ -200,7 +200,8 @@ class Database:
                     preload = ", and add pg_textsearch to shared_preload_libraries of postgresql.conf"
                 raise LibraryError(
                     f"{self.address.public}: the database lacks the extension {name}: install it on the server"
-                    f"{preload}; then an administrator runs CREATE EXTENSION {name} (docs/deployment.md)"
+                    f"{preload}; then an administrator runs CREATE EXTENSION {name} "
+                    "(docs/deployment.md#set-up-postgresql-once)"
                 ) from None
         self._read_extensions(connection)
         self._configure(connection, is_writer=True)
@@ -451,7 +452,7 @@ class Database:
             if row is not None and not row[1]:
                 raise LibraryError(
                     f"{self.address.public}: this user may not read the schema {self.schema}: GRANT {schemas.READER} "
-                    f"or {schemas.WRITER} to it (docs/deployment.md)"
+                    f"or {schemas.WRITER} to it (docs/deployment.md#set-up-postgresql-once)"
                 )
             if row is None or not row[0]:
                 command = f"epicrisis library add {quote_for_shell(self.address.public)} FILES"

@@ -13,7 +13,7 @@ from epicrisis.system.remote_libraries import LibraryAddress
 if TYPE_CHECKING:
     import psycopg
 
-_SET_UP = "docs/deployment.md has the commands for an administrator"
+_SET_UP = "docs/deployment.md#set-up-postgresql-once has the commands for an administrator"
 _WRONG_URL = "the URL has an unknown parameter or a wrong value: correct it"
 _READ_ONLY = "this server is read-only, as a standby is: name the primary in the URL"
 _CONNECTION_FAULTS = (

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 COPIES = (
     "the write-ahead log of the database with its archive, its standbys and backups, the log of the server and "
-    "pg_stat_statements (docs/deployment.md says how to remove them)"
+    "pg_stat_statements (docs/deployment.md#after-a-patient-was-forgotten says how to remove them)"
 )
 """Where a database keeps copies that no statement removes."""
 STATISTICS = (

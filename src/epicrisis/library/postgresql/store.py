@@ -41,7 +41,7 @@ _SIZES = ("passages", "documents")
 _LOST_WORDS = {
     "standby": "this server is a standby, and the word index is not in the log of its primary: name the primary in the "
     f"URL too, or create the tablespace {schemas.WORD_TABLESPACE} "
-    "(docs/deployment.md). Searches with --by dense work",
+    "(docs/deployment.md#a-standby-failover-and-read-replicas). Searches with --by dense work",
     "primary": "words are missing from the index of the server, which was promoted or restored, or is being filled by "
     "its first addition or a copy: repeat the addition or copy, or run `epicrisis library optimize URL`, as a member "
     f"of {schemas.WRITER}. Searches with --by dense work",

@@ -119,7 +119,7 @@ class StateDatabase(Database):
             raise SettingsError(
                 f"{self.address.public}: the schema {self.schema} lacks the tables of this version of the server, or "
                 f"this user may not use them: run `epicrisis users list --folder postgresql://OWNER@...` as a user who "
-                f"may create it, after CREATE ROLE {schemas.SERVER} (docs/deployment.md)"
+                f"may create it, after CREATE ROLE {schemas.SERVER} (docs/deployment.md#several-servers)"
             ) from None
         except psycopg.Error as error:
             raise LibraryError(

@@ -131,4 +131,4 @@ def _find_reader(place: Path, name: str | None) -> tuple[str, Callable[[], Recor
         if path is not None and name in (None, reader.name):
             return reader.name, partial(reader.load, path)
     missing = f"no file of {name} in it" if name else f"no set of records ({', '.join(NAMES)}) in it"
-    raise path_error(place, f"{missing}; the files are called as published, see docs/evaluation.md")
+    raise path_error(place, f"{missing}; the files are called as published, see docs/evaluation.md#question-sets")
