@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from epicrisis.core.errors import InputError, StorageError
-from epicrisis.privacy.access_log import FORGET, NAME, AccessLog, build_entry, verify_log
+from epicrisis.privacy.access_log import FORGET, NAME, AccessLog, build_entry
 
 EDITS = 1_000
 ENTRIES = 40
@@ -121,7 +121,7 @@ def test_entries_of_many_processes_form_one_chain(tmp_path: Path) -> None:
     path = tmp_path / NAME
     processes = [start_writer(path, 25, f"user{number}") for number in range(4)]
     assert [process.wait() for process in processes] == [0] * 4
-    result = verify_log(path)
+    result = AccessLog(path).verify()
     assert (result.entries, result.fault) == (100, None)
 
 
@@ -135,9 +135,9 @@ def test_killed_writers_leave_a_verifiable_log(tmp_path: Path) -> None:
         process.kill()
         process.wait()
         if path.exists():
-            assert verify_log(path).fault is None
+            assert AccessLog(path).verify().fault is None
     AccessLog(path).append(build_entry("maria", "ask", "ward", "7", []))
-    assert verify_log(path).fault is None
+    assert AccessLog(path).verify().fault is None
 
 
 def forget(log: AccessLog, patient: str) -> int:

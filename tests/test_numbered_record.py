@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from epicrisis.answering.sentence_numbers import CANDIDATES
-from epicrisis.core.prompts import unfence, unfence_numbers
+from epicrisis.core.prompts import unfence
 from epicrisis.core.protocols import ChatRequest, StoredDocument
 from epicrisis.core.types import Passage, Question
 from epicrisis.corpus.chunking import find_sentences
@@ -22,6 +22,7 @@ from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.stores import MemoryStore, hash_content
 from tests.support.numbered_sentences import ENCODER
+from tests.support.position_biased_reader import unfence_numbers
 
 PATIENT = "P1"
 DRUGS = ("aspirin", "heparin", "warfarin", "insulin", "metformin", "ramipril", "digoxin", "codeine", "zinc", "iron")

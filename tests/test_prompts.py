@@ -33,11 +33,11 @@ from epicrisis.core.prompts import (
     render,
     unescape,
     unfence,
-    unfence_numbers,
 )
 from epicrisis.core.protocols import ChatRequest, Message
 from epicrisis.core.types import ArticleMark, Passage, Question, Scope
 from epicrisis.testing.chat import ScriptedModel
+from tests.support.position_biased_reader import unfence_numbers
 from tests.support.strategies import by_stage, finding, passages, said, stage_of, world
 
 FRAGMENTS = [

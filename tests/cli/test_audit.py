@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.privacy.access_log import verify_log
+from epicrisis.privacy.access_log import AccessLog
 from tests.cli.conftest import Run
 from tests.cli.test_patient_forget import ward
 
@@ -81,7 +81,7 @@ def test_log_of_read_only_library_forgets_too(
     assert PATIENT in log.read_text()
     assert run("patient", "forget", ward, PATIENT, "--yes").exit_code == 0
     assert PATIENT not in log.read_text()
-    assert verify_log(log).fault is None
+    assert AccessLog(log).verify().fault is None
 
 
 @pytest.mark.long

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.privacy.access_log import NAME, AccessLog, verify_log
+from epicrisis.privacy.access_log import NAME, AccessLog
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.users import USERS_FILE, UserStore
 from tests.server.test_patients import ANNA, ASK, BERT, Ward
@@ -52,7 +52,7 @@ def test_refused_attempt_is_logged_with_its_outcome(
     assert (entry["user"], entry["action"], entry["patient"]) == (user, action, patient)
     assert (entry["outcome"], entry["library"], entry["documents"]) == ("refused", "ward", [])
     assert "Meier" not in (ward.folder / NAME).read_text()
-    assert verify_log(ward.folder / NAME).fault is None
+    assert AccessLog(ward.folder / NAME).verify().fault is None
 
 
 @pytest.mark.slow
@@ -179,4 +179,4 @@ def test_changed_outcome_breaks_the_chain(old: str, new: str, tmp_path: Path) ->
     content = path.read_text()
     assert old in content
     path.write_text(content.replace(old, new))
-    assert verify_log(path).fault is not None
+    assert AccessLog(path).verify().fault is not None

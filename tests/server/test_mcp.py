@@ -17,7 +17,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult
 
 from epicrisis.core.errors import EndpointUnreachable, InputError
-from epicrisis.privacy.access_log import AccessLog, verify_log
+from epicrisis.privacy.access_log import AccessLog
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.mcp_results import document_uri, passage_uri
 from epicrisis.server.mcp_server import create_mcp_server, find_patients
@@ -342,7 +342,7 @@ def test_reading_a_record_is_in_the_access_log_and_literature_is_not(tmp_path: P
     assert entries[-1]["documents"] == [note.partition("#")[0]]
     assert all(entry["user"].startswith("assistant of ") for entry in entries)
     assert QUESTION not in log.path.read_text()
-    assert verify_log(log.path).fault is None
+    assert AccessLog(log.path).verify().fault is None
 
 
 # -- over HTTP ------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 
 from epicrisis.core.errors import SettingsError, StorageError
 from epicrisis.core.types import Document
-from epicrisis.privacy.access_log import NAME, AccessLog, verify_log
+from epicrisis.privacy.access_log import NAME, AccessLog
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.users import USERS_FILE, UserStore
 from epicrisis.testing.chat import ScriptedModel
@@ -214,10 +214,10 @@ def test_complete_log_is_verified(tmp_path: Path) -> None:
     path = tmp_path / NAME
     write_entries(path, 3)
     lines = write_entries(path, 2)
-    result = verify_log(path)
+    result = AccessLog(path).verify()
     assert (result.entries, result.fault) == (5, None)
     assert result.head == json.loads(lines[-1])["hash"]
-    assert verify_log(path, json.loads(lines[2])["hash"]).fault is None
+    assert AccessLog(path).verify(json.loads(lines[2])["hash"]).fault is None
 
 
 def test_changed_removed_and_moved_entries_are_detected(tmp_path: Path) -> None:
@@ -232,12 +232,12 @@ def test_changed_removed_and_moved_entries_are_detected(tmp_path: Path) -> None:
         [*lines[:2], "no entry\n", *lines[2:]],
     ):
         path.write_text("".join(changed))
-        assert verify_log(path).fault is not None
+        assert AccessLog(path).verify().fault is not None
     path.write_text("".join(lines[:3]))
-    assert "cut off" in str(verify_log(path).fault)
+    assert "cut off" in str(AccessLog(path).verify().fault)
     state_end(path, lines[2])
-    assert verify_log(path).fault is None
-    assert verify_log(path, json.loads(lines[4])["hash"]).fault is not None
+    assert AccessLog(path).verify().fault is None
+    assert AccessLog(path).verify(json.loads(lines[4])["hash"]).fault is not None
 
 
 def state_end(path: Path, line: str) -> None:
@@ -253,8 +253,8 @@ def test_log_cut_by_kill_continues(end: int, tmp_path: Path) -> None:
     path.write_text("".join(lines[:2]) + lines[2][:end])
     state_end(path, lines[1])
     write_entries(path, 2)
-    assert verify_log(path).fault is None
-    assert verify_log(path).entries == (5 if end == -1 else 4)
+    assert AccessLog(path).verify().fault is None
+    assert AccessLog(path).verify().entries == (5 if end == -1 else 4)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from epicrisis.core.prompts import CLOSE, OPEN, unescape, unfence, unfence_numbers
+from epicrisis.core.prompts import _SENTENCE_LABEL, CLOSE, OPEN, _split_fence, unescape, unfence
 from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.types import EvidenceSpan, Question
 from epicrisis.testing.chat import ScriptedModel
@@ -33,6 +33,20 @@ _QUOTED_WORDS = 3
 """The fewest words that count as a quotation."""
 _OPTION = re.compile(r"(?m)^([A-Z])\. (.*)$")
 MAX_SOURCES = 3
+
+
+def unfence_numbers(prompt: str) -> list[dict[int, int]]:
+    """Return for each item in the fence the numbers of its sentences, by the offset in the original item."""
+    numbers: list[dict[int, int]] = []
+    for item in _split_fence(prompt):
+        item_numbers: dict[int, int] = {}
+        offset = end = 0
+        for label in _SENTENCE_LABEL.finditer(item):
+            offset += len(unescape(item[end : label.start()]))
+            end = label.end()
+            item_numbers[offset] = int(label[0][2:-2])
+        numbers.append(item_numbers)
+    return numbers
 
 
 def u_curve(edge: float = 0.95, dip: float = 0.6, reference: int = 16) -> PositionCurve:

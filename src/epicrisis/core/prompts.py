@@ -161,20 +161,6 @@ def unfence(prompt: str) -> list[str]:
     return ["".join(map(unescape, _SENTENCE_LABEL.split(item))) for item in _split_fence(prompt)]
 
 
-def unfence_numbers(prompt: str) -> list[dict[int, int]]:
-    """Return for each item in the fence the numbers of its sentences, by the offset in the original item."""
-    numbers: list[dict[int, int]] = []
-    for item in _split_fence(prompt):
-        item_numbers: dict[int, int] = {}
-        offset = end = 0
-        for label in _SENTENCE_LABEL.finditer(item):
-            offset += len(unescape(item[end : label.start()]))
-            end = label.end()
-            item_numbers[offset] = int(label[0][2:-2])
-        numbers.append(item_numbers)
-    return numbers
-
-
 def _split_fence(prompt: str) -> list[str]:
     """Return the items in the fence, escaped and with the labels of sentences."""
     start, end = prompt.find(OPEN), prompt.rfind(CLOSE)

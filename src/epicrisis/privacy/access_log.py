@@ -350,11 +350,6 @@ def _hash(values: Sequence[Any]) -> str:
     return hashlib.sha256(json.dumps(values, ensure_ascii=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def verify_log(path: Path, head: str | None = None) -> AuditResult:
-    """Return what `AccessLog.verify` returns for the log in a file."""
-    return AccessLog(path).verify(head)
-
-
 def verify_entries(entries: Iterable[Mapping[str, Any]], head: str | None = None) -> AuditResult:
     """Return whether every entry fits the one before it. With `head`, its entry must exist too."""
     count, previous, heads = 0, START, {START}

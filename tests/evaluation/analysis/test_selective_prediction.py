@@ -18,17 +18,29 @@ from epicrisis.evaluation.analysis.selective_prediction import (
     COVERAGES,
     RatedAnswer,
     SelectiveRisk,
+    _sum_by_confidence,
     make_selective_tables,
     measure_selective_risk,
-    risk_coverage_curve,
 )
-from epicrisis.evaluation.analysis.statistics import Mean
+from epicrisis.evaluation.analysis.statistics import Floats, Mean
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.recorded_run import open_runs
 from epicrisis.evaluation.runs.run_folder import Run, RunPlan
 from tests.support.run_folders import QUESTIONS, recipe
 
 ratings = st.lists(st.tuples(st.sampled_from([0.2, 0.5, 0.9]), st.booleans()), min_size=1, max_size=6)
+
+
+def risk_coverage_curve(answers: Sequence[RatedAnswer]) -> Floats:
+    """Return the risk of the first 1, 2, ... n answers, the most confident first."""
+    weights, errors = _sum_by_confidence(answers, np.ones((1, len(answers))))
+    curve: Floats = np.array([])
+    count = wrong = 0.0
+    for weight, error in zip(weights[0], errors[0], strict=True):
+        steps = np.arange(1, weight + 1)
+        curve = np.append(curve, (wrong + error * steps / weight) / (count + steps))
+        count, wrong = count + weight, wrong + error
+    return curve
 
 
 def rate(*pairs: tuple[float, bool]) -> list[RatedAnswer]:

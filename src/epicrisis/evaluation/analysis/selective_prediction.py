@@ -61,18 +61,6 @@ class SelectiveRisk:
     """The risk at each of COVERAGES; `n` is the number of answers given."""
 
 
-def risk_coverage_curve(answers: Sequence[RatedAnswer]) -> Floats:
-    """Return the risk of the first 1, 2, ... n answers, the most confident first."""
-    weights, errors = _sum_by_confidence(answers, np.ones((1, len(answers))))
-    curve: Floats = np.array([])
-    count = wrong = 0.0
-    for weight, error in zip(weights[0], errors[0], strict=True):
-        steps = np.arange(1, weight + 1)
-        curve = np.append(curve, (wrong + error * steps / weight) / (count + steps))
-        count, wrong = count + weight, wrong + error
-    return curve
-
-
 def measure_selective_risk(
     answers: Sequence[RatedAnswer], *, confidence: float = 0.95, seed: int = 0
 ) -> SelectiveRisk | None:
