@@ -31,8 +31,7 @@ from epicrisis.report.answer_content import (
 )
 from epicrisis.report.computed_table import HEADING, ValueTable
 from epicrisis.report.study_table import build_study_table, list_shown_citations
-from epicrisis.server.page.citation_cards import excerpt_passage
-from epicrisis.server.page.document_view import TextPiece
+from epicrisis.server.page.citation_cards import CitationView, excerpt_passage
 from epicrisis.server.page.evidence_map import EvidenceMap, build_evidence_map, list_ranked_passages
 from epicrisis.server.page.patient_view import list_time_messages
 from epicrisis.server.page.plain_words import leave_out_commands
@@ -50,39 +49,6 @@ _BASES = {
     "votes": "The votes of the model differ.",
     "facts": "A note and structured entries of the record say different things.",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class CitationView:
-    """A numbered citation."""
-
-    number: int
-    href: str
-    title: str
-    quotation: str
-    reference: str
-    year: str
-    design: str
-    marks: str
-    """What became of the article, in capitals."""
-    support: SupportState
-    check: str
-    """What was checked of it, in words. Empty for a sentence that is its own claim."""
-    is_verified: bool
-    place: str
-    is_note: bool = False
-    identifier: str = ""
-    """`PMID 29768149` and the like."""
-    badge: str = ""
-    """What was checked of it, unless it is the same for all citations."""
-    excerpt: tuple[TextPiece, ...] = ()
-    """The sentence, highlighted, among the words around it. Empty if the document does not contain it."""
-
-    @property
-    def description(self) -> str:
-        """The citation in words, for screen readers."""
-        facts = (self.marks, self.design, self.year, self.check)
-        return f"Source {self.number}: {self.title}. {', '.join(filter(None, facts))}"
 
 
 @dataclass(frozen=True, slots=True)

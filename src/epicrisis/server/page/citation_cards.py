@@ -1,4 +1,4 @@
-"""What a citation's number opens on the page of an answer: its sentence among the words around it, and its facts.
+"""A citation on the page of an answer, and what its number opens: its sentence among the words around it.
 
 The words come from the passages stored with the answer, so that a card needs no request and no script.
 """
@@ -6,15 +6,49 @@ The words come from the passages stored with the answer, so that a card needs no
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from epicrisis.core.answers import Citation
 from epicrisis.core.printable import printable
-from epicrisis.core.types import Passage
+from epicrisis.core.types import Passage, SupportState
 from epicrisis.server.page.document_view import Highlight, TextPiece, build_document_view
 
 CONTEXT_CHARACTERS = 200
 """Most characters shown before and after the sentence. Cuts are marked, and the document has the rest."""
 _ELLIPSIS = "\u2026"
+
+
+@dataclass(frozen=True, slots=True)
+class CitationView:
+    """A numbered citation."""
+
+    number: int
+    href: str
+    title: str
+    quotation: str
+    reference: str
+    year: str
+    design: str
+    marks: str
+    """What became of the article, in capitals."""
+    support: SupportState
+    check: str
+    """What was checked of it, in words. Empty for a sentence that is its own claim."""
+    is_verified: bool
+    place: str
+    is_note: bool = False
+    identifier: str = ""
+    """`PMID 29768149` and the like."""
+    badge: str = ""
+    """What was checked of it, unless it is the same for all citations."""
+    excerpt: tuple[TextPiece, ...] = ()
+    """The sentence, highlighted, among the words around it. Empty if the document does not contain it."""
+
+    @property
+    def description(self) -> str:
+        """The citation in words, for screen readers."""
+        facts = (self.marks, self.design, self.year, self.check)
+        return f"Source {self.number}: {self.title}. {', '.join(filter(None, facts))}"
 
 
 def excerpt_passage(citation: Citation, passages: Sequence[Passage]) -> tuple[TextPiece, ...]:

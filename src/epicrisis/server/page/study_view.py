@@ -11,12 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from epicrisis.core.studies import StudyRow
-
-if TYPE_CHECKING:
-    from epicrisis.server.page.answer_view import CitationView
+from epicrisis.server.page.citation_cards import CitationView
 
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 PLOT_WIDTH, ROW_HEIGHT, _EDGE = 140, 20, 7
