@@ -250,6 +250,22 @@ def test_browser_with_old_cookie_reaches_sign_in(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_folded_form_of_an_answer_has_its_question_and_settings(app: FastAPI) -> None:
+    async def run() -> Page:
+        async with connect(app) as client:
+            address = await ask(client, TEXT, strategy="evidence", options="yes, no", k="5", since="2010")
+            return await open_page(client, address)
+
+    page = asyncio.run(run())
+    assert "open" not in page.one("details", "ask").attributes
+    fields = {field.attributes.get("name"): field.attributes.get("value") for field in page.all("input")}
+    assert [fields[name] for name in ("options", "k", "since")] == ["yes, no", "5", "2010"]
+    assert page.all("textarea")[0].text == TEXT
+    chosen = [option.text for option in page.all("option") if "selected" in option.attributes]
+    assert chosen == ["Sentences only, no chat model"]
+
+
+@pytest.mark.slow
 def test_deleted_answer_is_gone_from_memory_and_disk(app: FastAPI, tmp_path: Path) -> None:
     async def run() -> tuple[int, int]:
         async with connect(app) as client:

@@ -99,6 +99,25 @@ class AnswerPages:
         return html_response(render_document(stored, document, number, as_part=is_part(request)))
 
 
+def fill_form(stored: StoredAnswer) -> FormFields:
+    """Return the form as it was sent for an answer, so that its question can be changed."""
+    question = stored.answer.question
+    options = list(question.options.values())
+    # The form separates options by commas.
+    is_listed = not any("," in option for option in options)
+    return FormFields(
+        {
+            **stored.settings,
+            "question": question.text,
+            "library": stored.library,
+            "patient": stored.patient or "",
+            "break_glass": stored.reason or "",
+            "options": ", ".join(options) if is_listed else "",
+            "strategy": stored.answer.strategy,
+        }
+    )
+
+
 def describe_removal(removal: AnswerRemoval, answers: AnswerStore) -> str:
     """Return when and why an answer was removed."""
     day = datetime.fromtimestamp(removal.at, UTC).date().isoformat()
@@ -113,8 +132,7 @@ def add_answer_pages(router: APIRouter, pages: AnswerPages) -> None:
     @router.get("/answers/{answer_id}")
     async def answer_page(answer_id: str, caller: CurrentCaller) -> Response:
         stored = await pages.find(answer_id, caller)
-        fields = FormFields({"library": stored.library, "patient": stored.patient or ""})
-        form = build_form(pages.resources, caller, fields)
+        form = build_form(pages.resources, caller, fill_form(stored))
         earlier = await pages.show_earlier(stored, caller)
         page = render("answer_page", view=build_answer_view(stored), form=form, exports=list_exports(), earlier=earlier)
         return html_response(page)
