@@ -20,10 +20,10 @@ COMMAND = re.compile(r"`epicrisis ([a-z-]+(?: [a-z-]+)?)")
 OTHER_PROGRAMS = frozenset(
     {
         "cli/doctor.py",
-        "cluster.py",
+        "models/cluster.py",
         "corpus/ocr.py",
         "corpus/reader_base.py",
-        "evaluation/runs/versions.py",
+        "evaluation/runs/run_folder.py",
         "models/chat/endpoints/reply.py",
         "models/hardware.py",
         "models/model_files.py",
