@@ -165,7 +165,7 @@ def test_doctor_with_local_only_shows_refused_hosts_and_fails(run: Run, tmp_path
     assert [row["host"] for row in report["contacts"]] == ["one.example.org", "r.example.org"]
     assert all(row["refused"] for row in (*report["contacts"], *report["pulls"]))
     assert result.exit_code == 2
-    assert result.stderr.startswith("epicrisis: setting models.writer.name: local_only (--local-only) is on")
+    assert result.stderr.startswith("epicrisis: setting rerank.name: local_only (--local-only) is on")
     assert "one.example.org: the writer model" in run("doctor", "--local-only").stdout
     write_settings(tmp_path, "local_only = true\n")
     assert run("doctor").exit_code == 0

@@ -25,12 +25,12 @@ _CHANGES = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "sqlite3.c
 _HEAVY = ("lancedb", "tantivy", "pyarrow.compute", "onnxruntime", "tokenizers", "rich.progress")
 EXIT = "=== exit code "
 _OURS = (
-    "configuration",
+    "settings.configuration",
     "corpus.readers",
     "library.ingest",
     "library.health",
     "models.encoders",
-    "components",
+    "pipeline.components",
 )
 
 
