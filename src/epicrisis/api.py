@@ -492,12 +492,10 @@ def ask(
 
 
 def _name_settings(settings: Mapping[str, Any], **named: Any) -> dict[str, Any]:
-    """Return the settings with those that have an argument of their own; `since` belongs to the table `scope`."""
-    given = {name: value for name, value in named.items() if value is not None}
-    since = given.pop("since", None)
-    if since is not None:
-        given = merge_tables(given, {"scope": {"since": since}})
-    return merge_tables(settings, given)
+    """Return the settings with those that have an argument of their own; `since` and `as_of` are of the table `scope`."""
+    given = {**settings, **{name: value for name, value in named.items() if value is not None}}
+    dates = {name: given.pop(name) for name in ("since", "as_of") if name in given}
+    return merge_tables(given, {"scope": dates}) if dates else given
 
 
 def _read_flags(settings: Mapping[str, Any], pool: ModelPool) -> dict[str, Any]:

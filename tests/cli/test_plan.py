@@ -97,7 +97,7 @@ def test_plan_of_one_question_as_json(small_library: Path, run: Run) -> None:
         (["--file", "EMPTY"], "contains no readable question"),
         (["--file", "QUESTIONS", "--strategy", "closed-book", "--sample", "1"], "--sample"),
         (["Why?"], "library"),
-        (["Why?", "--strategy", "oracle"], "choose from evidence, brief-context, rag"),
+        (["Why?", "--strategy", "oracle"], "no strategy is called oracle: known are brief-context"),
         (["Why?", "--strategy", "closed-book", "--model", "no-such-model"], "no-such-model"),
         (["Why?", "--strategy", "closed-book", "--model", "http://127.0.0.1:1/v1#m"], "127.0.0.1:1"),
         ([" "], "empty"),

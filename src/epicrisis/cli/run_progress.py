@@ -20,16 +20,14 @@ from epicrisis.cli.terminal import interruptible, say, show_data, show_findings
 from epicrisis.core.answers import Answer, Notice, Usage
 from epicrisis.core.errors import InputError
 from epicrisis.core.printable import agree, count_noun, quote_for_shell
-from epicrisis.evaluation.analysis.grouping import score_outcome
-from epicrisis.evaluation.analysis.statistics import Mean, wilson
-from epicrisis.evaluation.runs.case import Case
-from epicrisis.evaluation.runs.outcomes import Outcome, score_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from epicrisis.evaluation.analysis.findings import Findings
+    from epicrisis.evaluation.analysis.statistics import Mean
     from epicrisis.evaluation.runs.case import Case
+    from epicrisis.evaluation.runs.outcomes import Outcome
     from epicrisis.evaluation.runs.run_folder import RunManifest, RunPlan
     from epicrisis.library.ingest_batches import IngestReport
     from epicrisis.library.skipped_items import SkippedReason
@@ -322,9 +320,13 @@ class RunProgress:
     def add(self, case: Case, answer: Answer) -> None:
         """Count a case that has just been answered."""
         self.usage += answer.usage
+        from epicrisis.evaluation.runs.outcomes import score_case
+
         self._count(score_case(case, answer))
 
     def _count(self, outcome: Outcome) -> None:
+        from epicrisis.evaluation.analysis.grouping import score_outcome
+
         arm = str(outcome.condition.get("arm", ALL_CASES))
         value = score_outcome(outcome, "right")
         self.finished[arm] += 1
@@ -339,6 +341,8 @@ class RunProgress:
 
         The interval is Wilson's, as if each question occurred once.
         """
+        from epicrisis.evaluation.analysis.statistics import Mean, wilson
+
         n = self.scored[arm]
         if not n:
             return None

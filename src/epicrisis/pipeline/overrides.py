@@ -28,7 +28,7 @@ class RunOverrides:
     """What one question gets in place of the settings and of a search. None leaves it to them."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of `AnswerOptions` with other values: `{"strategy": "rag", "rotations": 4}`."""
+    """Fields of `AnswerOptions` with other values: `{"strategy": "rag", "rotations": 4}`. None is no value."""
     ranking: Ranking | None = None
     """The evidence to read, in place of a search or the record."""
     whole: Ranking | None = None
@@ -62,6 +62,11 @@ class RunOverrides:
         """The strategy that answers, or None for that of the settings."""
         return self.options.get("strategy")
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options that are given; None leaves one to the settings."""
+        return {name: value for name, value in self.options.items() if value is not None}
+
     def change(self, **options: Any) -> RunOverrides:
         """Return these overrides with other values of these options."""
         return replace(self, options={**self.options, **options})
@@ -85,7 +90,7 @@ def apply_overrides(context: Context, overrides: RunOverrides) -> Context:
         about = tuple(line for line in context.about if is_in_order or line != TIME_ORDER_STATEMENT)
     changed = replace(
         context,
-        options=context.options.model_copy(update=dict(overrides.options)),
+        options=context.options.model_copy(update=overrides.given),
         retrieve=context.retrieve if ranking is None else _return_value(ranking),
         record=context.record if ranking is None else _return_value(ranking),
         select_sentences=_override_selection(context, overrides),

@@ -318,7 +318,7 @@ def _drop_none(flags: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-_ARGUMENTS = ("model", "patient", "reranker", "since")
+_ARGUMENTS = ("as_of", "model", "patient", "reranker", "since")
 """Arguments of the Python library that are no keys of their own."""
 
 
