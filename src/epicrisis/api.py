@@ -492,7 +492,10 @@ def ask(
 
 
 def _name_settings(settings: Mapping[str, Any], **named: Any) -> dict[str, Any]:
-    """Return the settings with those that have an argument of their own; `since` and `as_of` are of the table `scope`."""
+    """Return the settings with those that have an argument of their own.
+
+    `since` and `as_of` belong to the table `scope`.
+    """
     given = {**settings, **{name: value for name, value in named.items() if value is not None}}
     dates = {name: given.pop(name) for name in ("since", "as_of") if name in given}
     return merge_tables(given, {"scope": dates}) if dates else given
