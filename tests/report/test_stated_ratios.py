@@ -48,3 +48,25 @@ def test_ratio_of_a_sentence_is_read_with_its_interval(sentence: str, measure: s
 )
 def test_sentence_without_ratio_and_fitting_interval_has_none(sentence: str) -> None:
     assert find_ratio(sentence) is None
+
+
+SCREENING = (
+    "Screening with tomosynthesis found more cancers (relative risk 1.14, 95% CI 1.02 to 1.28) and fewer interval "
+    "cancers (relative risk 0.67, 95% CI 0.50 to 0.90)."
+)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "outcome", "text"),
+    [
+        (SCREENING, "interval cancers", "0.67 (0.50 to 0.90)"),
+        (SCREENING, "deaths", None),
+        (SCREENING, "cancers", None),
+        ("Stroke: HR 0.80 (0.70-0.91). Bleeding: HR 1.40 (1.10-1.78).", "bleeding", "1.40 (1.10 to 1.78)"),
+        ("The risks were RR 1.14 (1.02-1.28) for cancers and 0.67 (0.50-0.90) for deaths.", "deaths", None),
+        ("Deaths fell (RR 0.80, 0.70-0.91).", "mortality", "0.80 (0.70 to 0.91)"),
+    ],
+)
+def test_ratio_of_several_is_that_of_the_outcome_or_none(sentence: str, outcome: str, text: str | None) -> None:
+    ratio = find_ratio(sentence, outcome)
+    assert (ratio and ratio.text) == text

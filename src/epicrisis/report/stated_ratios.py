@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from epicrisis.core.studies import StatedRatio
+from epicrisis.reading.direction_rules import list_stems
 
 _NUMBER = r"\d{1,3}(?:\.\d{1,4})?"
 _NAMES = {
@@ -34,11 +35,18 @@ _RATIO = re.compile(
     r"[^\d]{0,12}?(?:(?P<level>9\d(?:\.\d)?) ?(?:%|per ?cent) ?[^\d]{0,32}?)?"
     rf"(?P<low>{_NUMBER}) ?(?:-|to|,|;) ?(?P<high>{_NUMBER})(?![\d%]| ?%)"
 )
+_INTERVAL = re.compile(rf"(?<![\d.]){_NUMBER} ?(?:-|to) ?{_NUMBER}(?![\d.])")
 
 
-def find_ratio(sentence: str) -> StatedRatio | None:
-    """Return the first ratio with an interval of a sentence, or None. An interval that excludes its ratio is none."""
+def find_ratio(sentence: str, outcome: str = "") -> StatedRatio | None:
+    """Return the ratio with an interval that a sentence states, or None. An interval that excludes its ratio is none.
+
+    Of a sentence with several intervals it is the one with most words of the outcome between the ratio before, or the
+    beginning, and itself; None if that is less than half of them, or true of two.
+    """
     clean = sentence.replace("·", ".").replace("−", "-").replace("–", "-").replace("\u00a0", " ")
+    ratios: list[tuple[str, StatedRatio]] = []
+    end = 0
     for match in _RATIO.finditer(clean):
         value, low, high = (float(match[name]) for name in ("value", "low", "high"))
         if not 0 < low <= value <= high or low == high:
@@ -48,5 +56,14 @@ def find_ratio(sentence: str) -> StatedRatio | None:
         if match["adjusted"]:
             measure = f"adjusted {measure}"
         text = f"{match['value']} ({match['low']} to {match['high']})"
-        return StatedRatio(measure, value, low, high, text, match["level"] or "")
-    return None
+        ratio = StatedRatio(measure, value, low, high, text, match["level"] or "")
+        ratios.append((clean[end : match.start()], ratio))
+        end = match.end()
+    if len(ratios) == 1 and len(_INTERVAL.findall(clean)) <= 1:
+        return ratios[0][1]
+    stems = list_stems(outcome)
+    named = [len(stems & list_stems(words)) for words, _ in ratios]
+    most = max(named, default=0)
+    if not most or 2 * most < len(stems) or named.count(most) > 1:
+        return None
+    return ratios[named.index(most)][1]

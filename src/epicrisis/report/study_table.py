@@ -137,7 +137,7 @@ def _find_ratio(question: str, citation: Citation) -> StatedRatio | None:
     comparison = read_comparison(question)
     if comparison.intervention and not is_about(question, comparison, citation.quotation, citation.title):
         return None
-    return find_ratio(citation.quotation)
+    return find_ratio(citation.quotation, comparison.outcome)
 
 
 def _find_cell(find: Callable[[str], StudyDetail | None], passages: Sequence[Passage]) -> StudyCell | None:
