@@ -25,6 +25,7 @@ from epicrisis.report.computed_table import (
     describe_left_out,
     list_computed_numbers,
 )
+from epicrisis.report.shown_citation import show_citation
 
 EVIDENCE = "evidence"
 """The strategy whose answer is a list of sentences."""
@@ -382,22 +383,19 @@ def _describe_source(
     answer: Answer, citations: Sequence[Citation], same_study: str, *, with_places: bool
 ) -> SourceEntry:
     """Return the entry of one document with all its quoted sentences."""
-    first = citations[0]
+    shown = [show_citation(citation) for citation in citations]
     details = [same_study] if same_study else []
-    studies = [citation.reference.study for citation in citations if citation.reference.study is not None]
-    if studies:
-        details.append(f"Study type: {studies[0].label}")
-    for citation in citations:
+    # What is known of a document may have been read in one of its passages only.
+    details += [f"{name}: {text}" for name, text in dict(fact for each in shown for fact in each.facts).items()]
+    for citation, words in zip(citations, shown, strict=True):
         number = f"[{citation.number}] " if len(citations) > 1 else ""
-        place = citation.reference.describe_place() if citation.verified and not with_places else ""
+        place = words.place if citation.verified and not with_places else ""
         facts = f"{describe_check(answer, citation)}{f', {place}' if place else ''}"
-        details.append(printable(f"{number}“{citation.quotation}” ({facts})"))
+        details.append(f"{number}“{words.quotation}” ({facts})")
         if with_places:
-            details.append(_describe_place(citation))
+            details.append(words.offsets)
     label = "".join(f"[{citation.number}]" for citation in citations)
-    return SourceEntry(
-        label, describe_reference(first), describe_marks(first.marks), tuple(details), first.reference.links
-    )
+    return SourceEntry(label, shown[0].reference, shown[0].marks, tuple(details), shown[0].links)
 
 
 def list_sentences(citations: Sequence[Citation]) -> tuple[SourceEntry, ...]:
@@ -406,40 +404,19 @@ def list_sentences(citations: Sequence[Citation]) -> tuple[SourceEntry, ...]:
     first_numbers: dict[str, int] = {}
     same_studies = describe_same_studies(citations)
     for citation in citations:
-        text = printable(f"“{citation.quotation}”")
-        label, warning = f"[{citation.number}]", describe_marks(citation.marks)
-        place = _describe_place(citation)
+        shown = show_citation(citation)
+        text, label = f"“{shown.quotation}”", f"[{citation.number}]"
         if citation.document_id in first_numbers:
-            same = f"Same source as [{first_numbers[citation.document_id]}]; {place}"
-            entries.append(SourceEntry(label, text, warning, (same,)))
+            same = f"Same source as [{first_numbers[citation.document_id]}]; {shown.offsets}"
+            entries.append(SourceEntry(label, text, shown.marks, (same,)))
             continue
         first_numbers[citation.document_id] = citation.number
-        study = citation.reference.study
-        details = [describe_reference(citation)]
+        details = [shown.reference]
         if citation.document_id in same_studies:
             details.append(same_studies[citation.document_id])
-        if study is not None:
-            details.append(f"Study type: {study.label}")
-        details.append(place)
-        entries.append(SourceEntry(label, text, warning, tuple(details), citation.reference.links))
+        details += [f"{name}: {fact}" for name, fact in shown.facts]
+        entries.append(SourceEntry(label, text, shown.marks, (*details, shown.offsets), shown.links))
     return tuple(entries)
-
-
-def describe_reference(citation: Citation) -> str:
-    """Return the source of a citation on one printable line, or its document id if nothing else is known."""
-    reference = citation.reference
-    is_in_title = citation.title.casefold().startswith(reference.note_type.casefold())
-    kind = "" if is_in_title else f" ({reference.note_type})"
-    return printable(reference.describe(citation.title, citation.source, citation.date) + kind) or printable(
-        citation.document_id
-    )
-
-
-def _describe_place(citation: Citation) -> str:
-    place = citation.reference.describe_place()
-    return printable(
-        f"{citation.document_id}{f', {place}' if place else ''}, characters {citation.start} to {citation.end}"
-    )
 
 
 def _describe_computed(answer: Answer) -> AnswerSection:

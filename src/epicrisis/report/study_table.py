@@ -25,11 +25,11 @@ from epicrisis.report.answer_content import (
     AnswerSection,
     SourceEntry,
     describe_marks,
-    describe_reference,
     describe_same_studies,
     group_citations,
 )
 from epicrisis.report.computed_table import list_computed_numbers
+from epicrisis.report.shown_citation import show_citation
 from epicrisis.report.stated_ratios import find_ratio
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -112,7 +112,7 @@ def _build_row(question: str, citations: Sequence[Citation], passages: Sequence[
     return StudyRow(
         document_id=first.document_id,
         title=printable(name_document(first.title, first.document_id)),
-        reference=describe_reference(first),
+        reference=show_citation(first).reference,
         year=printable(reference.year),
         design=printable(reference.note_type or (designs[0] if designs else "")),
         direction=direction,

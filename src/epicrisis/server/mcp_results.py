@@ -15,6 +15,7 @@ from epicrisis.core.prompts import fence_passages
 from epicrisis.core.references import build_reference
 from epicrisis.core.types import AnswerState, ArticleMark, Hit, Passage, Ranking, Scope, SupportState
 from epicrisis.report.answer_content import AnswerContent, build_answer_content, describe_check
+from epicrisis.report.shown_citation import show_citation
 from epicrisis.report.study_table import list_shown_citations
 
 URI_SCHEME = "epicrisis"
@@ -68,6 +69,7 @@ class ToolCitation(ToolSource):
     """A quoted sentence with its source. `[number]` in the answer refers to it."""
 
     number: int
+    facts: dict[str, str] = Field(description="Further facts on the source by their names.")
     quotation: str
     verified: bool = Field(description="Whether the document contains the quotation.")
     check: str = Field(description="What was checked: the support of its claims, and whether the program chose it.")
@@ -225,24 +227,25 @@ def _build_withheld(withheld: WithheldAnswer | None) -> WithheldReply | None:
 
 
 def _build_citation(answer: Answer, citation: Citation) -> ToolCitation:
-    reference = citation.reference
-    described = reference.describe(citation.title, citation.source, citation.date)
+    shown = show_citation(citation)
+    study = citation.reference.study
     return ToolCitation(
         number=citation.number,
         passage_id=citation.passage_id,
         document_id=citation.document_id,
         uri=passage_uri(citation.passage_id, answer.patient),
-        title=printable(citation.title),
-        reference=printable(described) or printable(citation.document_id),
+        title=shown.title,
+        reference=shown.reference,
         date=citation.date,
-        study_type=None if reference.study is None else reference.study.label,
+        study_type=None if study is None else study.label,
+        facts=dict(shown.facts),
         marks=list(citation.marks),
-        quotation=printable(citation.quotation),
+        quotation=shown.quotation,
         verified=citation.verified,
         check=describe_check(answer, citation),
         start=citation.start,
         end=citation.end,
-        links=[ToolLink(label=link.label, identifier=link.identifier, url=link.url) for link in reference.links],
+        links=[ToolLink(label=link.label, identifier=link.identifier, url=link.url) for link in shown.links],
     )
 
 

@@ -20,6 +20,7 @@ from epicrisis.report.answer_content import (
     label_support,
 )
 from epicrisis.report.answer_files import escape_markdown
+from epicrisis.report.shown_citation import show_citation
 from epicrisis.report.study_table import list_shown_citations
 from epicrisis.server.follow_up import CompletedQuestion
 
@@ -64,7 +65,7 @@ class ReplyWriter:
                 place = {
                     "start_index": start,
                     "end_index": start + len(marker),
-                    "title": describe_source(citation),
+                    "title": show_citation(citation).reference,
                     "url": f"{self._page}/sources/{number}",
                 }
                 self._annotations.append({"type": "url_citation", "url_citation": place})
@@ -143,20 +144,13 @@ def _add_notes(writer: ReplyWriter, completed: CompletedQuestion, unused: Sequen
         writer.add_line(escape_markdown(f"Without influence on this answer: {', '.join(unused)}."))
 
 
-def describe_source(citation: Citation) -> str:
-    """Return the source of a citation on one printable line."""
-    described = citation.reference.describe(citation.title, citation.source, citation.date)
-    return printable(described) or printable(citation.document_id)
-
-
 def _describe_citation(citation: Citation, page: str, check: str) -> str:
-    marks = describe_marks(citation.marks)
-    study = citation.reference.study
-    pieces = [f"* [{citation.number}]{f' **{marks}**' if marks else ''} {escape_markdown(describe_source(citation))}"]
-    if study is not None:
-        pieces.append(escape_markdown(study.label))
+    shown = show_citation(citation)
+    marks = f" **{shown.marks}**" if shown.marks else ""
+    pieces = [f"* [{citation.number}]{marks} {escape_markdown(shown.reference)}"]
+    pieces += [escape_markdown(f"{name}: {text}") for name, text in shown.facts]
     if check:
-        pieces.append(f"“{escape_markdown(citation.quotation)}” ({check})")
+        pieces.append(f"“{escape_markdown(shown.quotation)}” ({check})")
     return f"{'; '.join(pieces)}. {page}/sources/{citation.number}"
 
 

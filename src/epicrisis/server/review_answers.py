@@ -24,7 +24,8 @@ from epicrisis.core.printable import printable, split_printable_lines
 from epicrisis.evaluation.grading.blind_pairs import NOT_ASKED, BlindingKey, remove_citations
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.report.answer_content import describe_choice, describe_marks, describe_reference
+from epicrisis.report.answer_content import describe_choice, describe_marks
+from epicrisis.report.shown_citation import show_citation
 from epicrisis.server.reviews import (
     BlindReview,
     ReviewItem,
@@ -219,7 +220,7 @@ def _show_source(number: int, citation: Citation) -> ShownSource:
     return ShownSource(
         number=number,
         quotation=printable(citation.quotation),
-        reference=describe_reference(citation),
+        reference=show_citation(citation).reference,
         design=printable(reference.note_type or (reference.study.label if reference.study else "")),
         marks=describe_marks(citation.marks),
         is_verified=citation.verified,

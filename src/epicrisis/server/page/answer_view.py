@@ -24,12 +24,11 @@ from epicrisis.report.answer_content import (
     build_answer_content,
     describe_check,
     describe_choice,
-    describe_marks,
-    describe_reference,
     judge_support,
     label_support,
 )
 from epicrisis.report.computed_table import HEADING, ValueTable
+from epicrisis.report.shown_citation import show_citation
 from epicrisis.report.study_table import build_study_table, list_shown_citations
 from epicrisis.server.page.citation_cards import CitationView, excerpt_passage
 from epicrisis.server.page.evidence_map import EvidenceMap, build_evidence_map, list_ranked_passages
@@ -245,20 +244,21 @@ def _view_computed(
 
 def _view_citation(answer: Answer, citation: Citation, href: str, passages: Sequence[Passage]) -> CitationView:
     support = judge_support(answer, citation.number)
-    reference = citation.reference
+    reference, shown = citation.reference, show_citation(citation)
     return CitationView(
         number=citation.number,
         href=f"{href}/sources/{citation.number}",
         title=printable(name_document(citation.title, citation.document_id)),
-        quotation=printable(citation.quotation),
-        reference=describe_reference(citation),
+        quotation=shown.quotation,
+        reference=shown.reference,
         year=printable(reference.year),
         design=printable(reference.note_type or (reference.study.label if reference.study else "")),
-        marks=describe_marks(citation.marks),
+        marks=shown.marks,
         support=support,
         check="" if answer.strategy == EVIDENCE and citation.verified else describe_check(answer, citation),
         is_verified=citation.verified,
-        place=printable(reference.describe_place()),
+        place=shown.place,
+        facts=shown.facts,
         is_note=bool(reference.note_type),
         identifier="".join(f"{link.label} {link.identifier}" for link in reference.links[:1]),
         excerpt=excerpt_passage(citation, passages),

@@ -36,6 +36,8 @@ class CitationView:
     """What was checked of it, in words. Empty for a sentence that is its own claim."""
     is_verified: bool
     place: str
+    facts: tuple[tuple[str, str], ...] = ()
+    """Further facts on the source, with their names."""
     is_note: bool = False
     identifier: str = ""
     """`PMID 29768149` and the like."""

@@ -1,0 +1,44 @@
+"""A further fact on a source is one entry of the presenter, and all outputs print it."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from epicrisis.cli.event_display import EventDisplay
+from epicrisis.core.answers import Citation
+from epicrisis.report import answer_content, shown_citation
+from epicrisis.report.answer_content import build_answer_content
+from epicrisis.report.answer_files import to_html, to_markdown
+from epicrisis.report.shown_citation import ShownCitation, show_citation
+from epicrisis.server import mcp_results, openai_reply
+from epicrisis.server.page import answer_view
+from tests.report.test_answer_content import ANSWER
+
+
+def test_new_fact_is_printed_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    def show_more(citation: Citation) -> ShownCitation:
+        shown = show_citation(citation)
+        return replace(shown, facts=(*shown.facts, ("Funding", "public")))
+
+    for module in (answer_content, mcp_results, openai_reply, answer_view):
+        monkeypatch.setattr(module, "show_citation", show_more)
+    out = io.StringIO()
+    EventDisplay(Console(file=out, width=500)).show_answer(ANSWER)
+    content = build_answer_content(ANSWER)
+    assert "Funding: public" in out.getvalue()
+    assert "Funding: public" in to_markdown(content)
+    assert "Funding: public" in to_html(content)
+    assert mcp_results._build_citation(ANSWER, ANSWER.citations[0]).facts["Funding"] == "public"
+    assert "Funding: public" in openai_reply._describe_citation(ANSWER.citations[0], "http://page", "")
+    assert ("Funding", "public") in answer_view._view_citation(ANSWER, ANSWER.citations[0], "", ()).facts
+
+
+def test_words_of_a_citation_are_printable_and_name_its_study() -> None:
+    shown = show_citation(replace(ANSWER.citations[0], quotation="Aspirin\x1b[2J helped."))
+    assert "\x1b" not in shown.quotation
+    assert shown.facts == (("Study type", "randomised trial"),)
+    assert shown_citation.show_citation(ANSWER.citations[1]).facts == ()
