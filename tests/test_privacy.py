@@ -357,7 +357,7 @@ def test_modules_with_processes_and_loggers_are_listed() -> None:
             "models/cluster.py",
             "corpus/ocr.py",
             "corpus/sandbox.py",
-            "evaluation/runs/versions.py",
+            "evaluation/runs/run_folder.py",
             "server/import_process.py",
         },
         "logging": {

@@ -378,7 +378,8 @@ class Library:
             for key, search in self._searches:
                 if key == settings:
                     return search
-            search = open_library_search(settings, self.path, pool=self._pool)
+            compares = settings.strategy == "evidence"
+            search = open_library_search(settings, self.path, compares_texts=compares, pool=self._pool)
             self._searches.append((settings, search))
             return search
 

@@ -54,6 +54,10 @@ class Strategy:
     Raises ChatError.
     """
 
+    def compares_texts(self, preflight: bool) -> bool:
+        """Return whether it needs the encoder beside the search. `preflight`: whether rankings are checked at all."""
+        return self.needs_sentences or (self.checks_rankings and preflight)
+
     @property
     def cites(self) -> bool:
         """Whether a chat model writes claims that cite documents."""

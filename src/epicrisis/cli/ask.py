@@ -345,7 +345,7 @@ def search(
     if cite is not None:
         _check_citing(json=json, quiet=False, file=None)
     settings = flags.settings({"strategy": "rag"})
-    with open_library_search(settings, library) as evidence:
+    with open_library_search(settings, library, compares_texts=False) as evidence:
         ranking = search_passages(settings, evidence, query, patient, open_access(settings, library))
     if json:
         show_json(describe_search(ranking, query))

@@ -141,12 +141,13 @@ def open_library_search(
     library: Path | str,
     search: bool = True,
     *,
-    sentences: bool = False,
+    compares_texts: bool | None = None,
     pool: ModelPool | None = None,
 ) -> LibrarySearch:
     """Open a library for reading, with its search.
 
-    No encoder is loaded to search by words only. With `search` False nothing but the library is opened, for example to
+    No encoder is loaded to search by words only, unless `compares_texts`: sentences are selected, or rankings checked.
+    None leaves that to the strategy of the settings. With `search` False nothing but the library is opened, for example to
     read whole records. Raises UserError: no such library, another encoder, no such model or reranker, or a library
     named twice.
     """
@@ -159,9 +160,9 @@ def open_library_search(
         whole_library = LibraryStore.open(path)
         retriever = Retriever(whole_library, None, sentences=find_sentences, analyze=analyze_words)
         return LibrarySearch(whole_library, retriever, rosters=(Roster(whole_library),))
-    strategy = find_strategy(settings.strategy)
-    needs_encoder = settings.by != "bm25" or sentences or strategy.needs_sentences
-    needs_encoder = needs_encoder or (strategy.checks_rankings and settings.preflight.enabled)
+    if compares_texts is None:
+        compares_texts = find_strategy(settings.strategy).compares_texts(settings.preflight.enabled)
+    needs_encoder = settings.by != "bm25" or compares_texts
     reranker = pool.load_reranker(settings.rerank, settings)
 
     def open_one(path: Path, encoder_name: str | None = None) -> tuple[LibraryStore, Encoder | None]:

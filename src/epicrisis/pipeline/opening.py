@@ -104,8 +104,9 @@ class OpenParts:
             search, rosters = None, tuple[Roster, ...]()
             if library is not None and needs_library:
                 searches = any(strategy.needs_search for strategy in needed)
-                sentences = any(strategy.needs_sentences for strategy in needed)
-                search = components.open_library_search(settings, library, searches, sentences=sentences, pool=pool)
+                preflight = settings.preflight.enabled
+                compares = any(strategy.compares_texts(preflight) for strategy in needed)
+                search = components.open_library_search(settings, library, searches, compares_texts=compares, pool=pool)
                 resources.enter_context(search)
             elif library is not None:
                 rosters = components.read_rosters(library, *settings.beside)
