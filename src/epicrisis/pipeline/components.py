@@ -147,8 +147,8 @@ def open_library_search(
     """Open a library for reading, with its search.
 
     No encoder is loaded to search by words only, unless `compares_texts`: sentences are selected, or rankings checked.
-    None leaves that to the strategy of the settings. With `search` False nothing but the library is opened, for example to
-    read whole records. Raises UserError: no such library, another encoder, no such model or reranker, or a library
+    None leaves that to the strategy of the settings. With `search` False nothing but the library is opened, for example
+    to read whole records. Raises UserError: no such library, another encoder, no such model or reranker, or a library
     named twice.
     """
     path, pool = library_folder(library), pool or ModelPool()
