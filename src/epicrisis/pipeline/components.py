@@ -14,7 +14,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
 
-from epicrisis.answering.strategy import find_strategy
 from epicrisis.core.answers import Notice
 from epicrisis.core.errors import LibraryError, ModelMissing, SettingsError, StorageError
 from epicrisis.core.prompts import hash_prompts
@@ -161,6 +160,8 @@ def open_library_search(
         retriever = Retriever(whole_library, None, sentences=find_sentences, analyze=analyze_words)
         return LibrarySearch(whole_library, retriever, rosters=(Roster(whole_library),))
     if compares_texts is None:
+        from epicrisis.answering.strategy import find_strategy
+
         compares_texts = find_strategy(settings.strategy).compares_texts(settings.preflight.enabled)
     needs_encoder = settings.by != "bm25" or compares_texts
     reranker = pool.load_reranker(settings.rerank, settings)
