@@ -51,7 +51,7 @@ def test_two_server_processes_send_their_spans_and_figures(
     names = [span.name for span in collector.spans]
     assert names.count("POST /api/v1/ask") == names.count("question") == 2
     assert {"encode question", "search words", "search vectors", "fetch passages"} <= set(names)
-    assert {"http.server.request.duration", "epicrisis.question", "epicrisis.core.answers"} <= collector.figures
+    assert {"http.server.request.duration", "epicrisis.question", "epicrisis.answers"} <= collector.figures
     sent = str(collector.traces) + str(collector.metrics)
     assert "Aspirin" not in sent
     assert "Which drug" not in sent

@@ -166,7 +166,7 @@ def test_questions_about_each_format_are_answered_exactly(records: Path, tmp_pat
         patients = read_numbers(records, "person", "person") if format == "omop" else ccda_patients(records)
     ids = {name: number for number, name in patients.items()}
     grades: Counter[str] = Counter()
-    with opened_library(tmp_path / "library", documents_of(read_folder(records / format))) as search:
+    with opened_library(tmp_path / "library", documents_of(read_folder(records / "record" / format))) as search:
         charts: dict[str, PatientFacts] = {}
         for line in read_lines(records / "fact_questions.jsonl"):
             patient = ids.get(line["patient"], line["patient"])
