@@ -29,9 +29,11 @@ _TRIED = 12
 _READ = 60
 """Titles that questions are made of, the first of the library."""
 _MOST_CHARACTERS = 110
-_EFFECT = re.compile(r"(?:the )?(?:effects?|impact|efficacy|influence) of (.+?) on (.+)", re.IGNORECASE)
-_VERSUS = re.compile(r"(.+?),? (?:versus|vs\.?|compared with) (.+?) (for|in) (.+)", re.IGNORECASE)
-_PREVENTION = re.compile(r"(.+?) (?:for|in)(?: the)? (prevention|treatment|management) of (.+)", re.IGNORECASE)
+_EFFECT = re.compile(r"(?:the )?(?:effects?|impact|efficacy|influence) of (.{1,80}?) on (.{1,80})", re.IGNORECASE)
+_VERSUS = re.compile(r"(.{1,80}?),? (?:versus|vs\.?|compared with) (.{1,80}?) (for|in) (.{1,80})", re.IGNORECASE)
+_PREVENTION = re.compile(
+    r"(.{1,80}?) (?:for|in)(?: the)? (prevention|treatment|management) of (.{1,80})", re.IGNORECASE
+)
 
 _SENTENCE = re.compile(
     r"\b(?:is|are|was|were|does|do|did|has|have|not|can|may|(?:reduc|improv|increas|decreas|prevent|predict|lower|affect|"
