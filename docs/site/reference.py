@@ -7,28 +7,20 @@ from typing import Any
 
 import typer
 
+from epicrisis.answering.strategy import list_strategies
 from epicrisis.cli.app import app
 from epicrisis.core import errors
-from epicrisis.corpus import readers
+from epicrisis.corpus import formats, readers
 from epicrisis.server.app import create_app
 from epicrisis.server.errors import STATUS, find_status
 from epicrisis.server.resources import Resources
 from epicrisis.settings.configuration import setting_rows
 
 FORMAT_MEANINGS = {
-    "jsonl": "JSON lines: one document a line, with id, text, title, date and metadata",
-    "medrag": "MedRAG's corpora: JSON lines, one snippet a line",
-    "statpearls": "chapters of StatPearls (NXML), cut as MedRAG does",
-    "retraction-watch": "the list of Retraction Watch (CSV): marks articles of the library",
+    **{name: described.help for name, described in formats.FORMATS.items()},
     "pubmed": "PubMed's XML: baseline, update files, results of E-utilities",
     "medcpt": "NCBI's folders of PubMed articles with their MedCPT vectors",
     "pubmedqa": "PubMedQA's JSON: each question's abstract",
-    "text": "text and Markdown",
-    "pdf": "PDF with a text layer; pages without one need tesseract",
-    "html": "web pages",
-    "nxml": "full texts of journals in JATS (PMC)",
-    "office": "Word, PowerPoint, OpenDocument, RTF (extra `office`)",
-    "spreadsheet": "spreadsheets",
     "references": "files of reference managers: nbib, RIS, BibTeX, CSL-JSON",
     "notes": "patients' notes in CSV: MIMIC, or columns named by `--column`",
     "fhir": "patients' notes and structured data in FHIR R4 and R5: bundles and NDJSON",
@@ -50,6 +42,7 @@ def make_pages() -> Mapping[str, str]:
     return {
         "reference/commands.md": "\n".join(_describe_commands()),
         "reference/settings.md": "\n".join(_describe_settings()),
+        "reference/strategies.md": "\n".join(_describe_strategies()),
         "reference/file-formats.md": "\n".join(_describe_file_formats()),
         "reference/http-api.md": "\n".join(_describe_http_api()),
         "reference/errors.md": "\n".join(_describe_errors()),
@@ -119,6 +112,22 @@ def _describe_settings() -> Iterator[str]:
         default = f"`{row.default}`" if row.default else ""
         rows.append((f"`{row.key}`", default, row.unit, row.meaning))
     yield from make_table(("Setting", "Default", "Unit", "Meaning"), rows)
+
+
+def _describe_strategies() -> Iterator[str]:
+    yield "# Strategies\n"
+    yield "How a question is answered: `--strategy NAME`. [Settings](../settings.md#strategies) says what changes them."
+    rows = []
+    for strategy in list_strategies():
+        needs = {
+            "library": strategy.needs_library,
+            "chat model": strategy.needs_model,
+            "solved questions": strategy.examples == "required",
+        }
+        rows.append(
+            (f"`{strategy.name}`", strategy.help, ", ".join(name for name, is_needed in needs.items() if is_needed))
+        )
+    yield from make_table(("Strategy", "What it reads, and how it answers", "Needs"), rows)
 
 
 def _describe_file_formats() -> Iterator[str]:

@@ -190,8 +190,8 @@ class Library:
 
         `patient` is an id or a record number. Raises InputError for an empty query or an unknown patient.
         """
-        named = _name_settings(settings, k=k, by=by, since=since)
-        checked = self._read_settings({"strategy": "rag", **named})
+        keywords = _name_settings(settings, k=k, by=by, since=since)
+        checked = self._read_settings({"strategy": "rag", **keywords})
         return search_passages(checked, self._open_search(checked), query, patient, open_access(checked, self.path))
 
     def evidence(
@@ -208,8 +208,8 @@ class Library:
 
         The errors are those of `search`.
         """
-        named = _name_settings(settings, sentences=sentences, by=by, since=since)
-        checked = self._read_settings({**named, "strategy": "evidence"})
+        keywords = _name_settings(settings, sentences=sentences, by=by, since=since)
+        checked = self._read_settings({**keywords, "strategy": "evidence"})
         return search_sentences(checked, self._open_search(checked), question, patient, open_access(checked, self.path))
 
     def ask(
@@ -229,8 +229,8 @@ class Library:
 
         A failure of a model is an answer in state `failed`. Raises UserError for what only the user can correct.
         """
-        named = _name_settings(settings, model=model, strategy=strategy, k=k, by=by, since=since)
-        future = self._submit(self._answer(question, options, patient, named))
+        keywords = _name_settings(settings, model=model, strategy=strategy, k=k, by=by, since=since)
+        future = self._submit(self._answer(question, options, patient, keywords))
         try:
             return future.result()
         except BaseException:
@@ -314,8 +314,8 @@ class Library:
         **settings: Any,
     ) -> Answer:
         """Return the answer to a question, as `ask` does. Cancelling the task stops the calls in flight."""
-        named = _name_settings(settings, model=model, strategy=strategy, k=k, by=by, since=since)
-        return await asyncio.wrap_future(self._submit(self._answer(question, options, patient, named)))
+        keywords = _name_settings(settings, model=model, strategy=strategy, k=k, by=by, since=since)
+        return await asyncio.wrap_future(self._submit(self._answer(question, options, patient, keywords)))
 
     async def apatients(self) -> tuple[PatientRecord, ...]:
         """Return the patients of the library, as `patients` does."""
@@ -455,8 +455,8 @@ async def stream(
     """
     full_question = _build_question(question, options, patient)
     pool = ModelPool()
-    named = _name_settings(settings, model=model, strategy=strategy, k=k, by=by, since=since)
-    checked, notices = choose_strategy(check_settings(load_settings(_read_flags(named, pool))))
+    keywords = _name_settings(settings, model=model, strategy=strategy, k=k, by=by, since=since)
+    checked, notices = choose_strategy(check_settings(load_settings(_read_flags(keywords, pool))))
     async with Pipeline.open(checked, library, notices=notices, pool=pool) as pipeline:
         async for event in pipeline.events(full_question):
             yield event
@@ -477,10 +477,10 @@ def ask(
 ) -> Answer:
     """Return the answer to one question, with the arguments of `stream`. For several questions, open a `Library`."""
 
-    named = _name_settings(settings, model=model, strategy=strategy, k=k, by=by, since=since)
+    keywords = _name_settings(settings, model=model, strategy=strategy, k=k, by=by, since=since)
 
     async def last_answer() -> Answer:
-        async for event in stream(library, question, options, patient=patient, **named):
+        async for event in stream(library, question, options, patient=patient, **keywords):
             if isinstance(event, Answered):
                 return event.answer
         raise RuntimeError("a pipeline's last event is its answer")
@@ -492,12 +492,12 @@ def ask(
         loop.stop()
 
 
-def _name_settings(settings: Mapping[str, Any], **named: Any) -> dict[str, Any]:
+def _name_settings(settings: Mapping[str, Any], **keywords: Any) -> dict[str, Any]:
     """Return the settings with those that have an argument of their own.
 
     `since` and `as_of` belong to the table `scope`.
     """
-    given = {**settings, **{name: value for name, value in named.items() if value is not None}}
+    given = {**settings, **{name: value for name, value in keywords.items() if value is not None}}
     dates = {name: given.pop(name) for name in ("since", "as_of") if name in given}
     return merge_tables(given, {"scope": dates}) if dates else given
 

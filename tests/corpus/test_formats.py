@@ -28,7 +28,12 @@ def read_document(path, name):
     yield Document(f"file:{name}", " ".join(re.sub("<[^>]*>", " ", " ".join(pages)).split()))
 '''
 OBJECT = """    Format(
-        name="epub", reader="epub.read_document", suffixes=(".epub",), in_sandbox=True, names_documents=True
+        name="epub",
+        help="books",
+        reader="epub.read_document",
+        suffixes=(".epub",),
+        in_sandbox=True,
+        names_documents=True,
     ),
 """
 READ = """

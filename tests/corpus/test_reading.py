@@ -14,7 +14,7 @@ import pytest
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document, Origin
-from epicrisis.corpus.reader_base import FileDocument, FileFingerprint, Skipped
+from epicrisis.corpus.reader_base import HEAD_BYTES, FileDocument, FileFingerprint, Skipped
 from epicrisis.corpus.readers import FORMATS, read_sources
 
 GOOD = '{"id": "a", "text": "Aspirin thins the blood."}\n'
@@ -333,6 +333,7 @@ def test_folder_that_cannot_be_listed_is_skipped_unless_it_is_the_outermost(
 def test_small_file_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: str) -> None:
     """By a look at its format, its reader and its fingerprint together."""
     path = _put(tmp_path, name, content)
+    os.utime(path, (1e9, 1e9))
     opened = []
     open_path = Path.open
 
@@ -343,3 +344,21 @@ def test_small_file_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Path, "open", note)
     assert list(read_sources([path]))
     assert opened == [path]
+
+
+def test_file_that_changes_at_the_same_time_of_its_clock_is_read_anew(tmp_path: Path) -> None:
+    path = _put(tmp_path, "a.txt", "Aspirin helped.")
+    status = path.stat()
+    assert [item.text for item in read_sources([path]) if isinstance(item, Document)] == ["Aspirin helped."]
+    path.write_text("Aspirin harmed.", encoding="utf-8")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert [item.text for item in read_sources([path]) if isinstance(item, Document)] == ["Aspirin harmed."]
+
+
+def test_file_beyond_the_head_is_read_to_its_end(tmp_path: Path) -> None:
+    path = _put(tmp_path, "a.txt", "x " * HEAD_BYTES + "Aspirin at the end.")
+    (document, fingerprint) = read_sources([path])
+    assert isinstance(document, Document)
+    assert document.text.endswith("Aspirin at the end.")
+    assert isinstance(fingerprint, FileFingerprint)
+    assert fingerprint.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()

@@ -75,8 +75,8 @@ def find_strategy(name: str) -> Strategy:
 @cache
 def list_strategies() -> tuple[Strategy, ...]:
     """Return all strategies: those that read the library first, then those without documents, then with examples."""
-    found = [find_strategy(name) for name in list_strategy_names()]
-    return tuple(sorted(found, key=lambda strategy: (not strategy.needs_library, strategy.examples != "unused")))
+    strategies = [find_strategy(name) for name in list_strategy_names()]
+    return tuple(sorted(strategies, key=lambda strategy: (not strategy.needs_library, strategy.examples != "unused")))
 
 
 def writes_citations(name: str) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 def match_case(name: str, names: Iterable[str]) -> str:
     """Return the one of the names that differs from `name` in capitals only, or `name` itself."""
-    known = list(names)
-    if name in known:
+    choices = list(names)
+    if name in choices:
         return name
-    same = [each for each in known if each.casefold() == name.casefold()]
-    return same[0] if len(same) == 1 else name
+    matches = [choice for choice in choices if choice.casefold() == name.casefold()]
+    return matches[0] if len(matches) == 1 else name

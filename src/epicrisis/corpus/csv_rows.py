@@ -121,13 +121,12 @@ def read_header(path: Path) -> tuple[list[str], str]:
     Raises InputError for a path without a file, and for a first line without column names.
     """
     reader_base.check_file(path)
-    status = path.stat()
-    cells, delimiter = _read_header(path, status.st_ino, status.st_size, status.st_mtime_ns)
+    cells, delimiter = _read_header(path, reader_base.file_version(path))
     return [*cells], delimiter
 
 
 @functools.lru_cache(maxsize=64)
-def _read_header(path: Path, inode: int, size: int, modified: int) -> tuple[tuple[str, ...], str]:
+def _read_header(path: Path, version: tuple[int, ...]) -> tuple[tuple[str, ...], str]:
     shown_path = reader_base.printable_path(path)
     try:
         with open_as_utf8(path, detect_file_encoding(path)) as file:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any, cast
 
-from epicrisis.corpus.reader_base import READ_ERRORS, FileRemark, open_packed, read_head
+from epicrisis.corpus.reader_base import READ_ERRORS, FileRemark, file_version, open_packed, read_head
 
 SAMPLE_BYTES = 200_000
 """Bytes of lines with letters beyond ASCII that decide."""
@@ -155,12 +155,11 @@ def detect_file_encoding(path: Path) -> str:
 
     The file is read once, in pieces; the answer is kept until the file changes. Raises OSError.
     """
-    status = path.stat()
-    return _detect_file_encoding(path, status.st_size, status.st_mtime_ns)
+    return _detect_file_encoding(path, file_version(path))
 
 
 @functools.lru_cache(maxsize=64)
-def _detect_file_encoding(path: Path, size: int, modified: int) -> str:
+def _detect_file_encoding(path: Path, version: tuple[int, ...]) -> str:
     try:
         head = read_head(path).data
         bom = next((name for mark, name in _BOMS if head.startswith(mark)), "")

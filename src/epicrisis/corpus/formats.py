@@ -21,6 +21,8 @@ class Format:
     """A format that is read file by file."""
 
     name: str
+    help: str
+    """What files have it, for the list of formats."""
     reader: str
     """`module.function` below `epicrisis.corpus`. It gets the path, and the name if that may become an id."""
     suffixes: tuple[str, ...] = ()
@@ -45,27 +47,57 @@ class Format:
 
 
 _FORMATS = (
-    Format(name="jsonl", reader="jsonl.read_file", suffixes=(".jsonl", ".jsonl.gz")),
-    Format(name="medrag", reader="medrag.read_snippets"),
-    Format(name="statpearls", reader="medrag.read_statpearls", in_sandbox=True),
-    Format(name="retraction-watch", reader="retractions.read_retraction_watch"),
+    Format(
+        name="jsonl",
+        help="JSON lines: one document a line, with id, text, title, date and metadata",
+        reader="jsonl.read_file",
+        suffixes=(".jsonl", ".jsonl.gz"),
+    ),
+    Format(name="medrag", help="MedRAG's corpora: JSON lines, one snippet a line", reader="medrag.read_snippets"),
+    Format(
+        name="statpearls",
+        help="chapters of StatPearls (NXML), cut as MedRAG does",
+        reader="medrag.read_statpearls",
+        in_sandbox=True,
+    ),
+    Format(
+        name="retraction-watch",
+        help="the list of Retraction Watch (CSV): marks articles of the library",
+        reader="retractions.read_retraction_watch",
+    ),
     Format(
         name="text",
+        help="text and Markdown",
         reader="plain_text.read_document",
         suffixes=(".txt", ".md", ".markdown"),
         names_documents=True,
     ),
-    Format(name="pdf", reader="pdf.read_document", suffixes=(".pdf",), in_sandbox=True, names_documents=True),
+    Format(
+        name="pdf",
+        help="PDF with a text layer; pages without one need tesseract",
+        reader="pdf.read_document",
+        suffixes=(".pdf",),
+        in_sandbox=True,
+        names_documents=True,
+    ),
     Format(
         name="html",
+        help="web pages",
         reader="html.read_document",
         suffixes=(".html", ".htm", ".xhtml"),
         in_sandbox=True,
         names_documents=True,
     ),
-    Format(name="nxml", reader="jats.read_articles", in_sandbox=True, names_documents=True),
+    Format(
+        name="nxml",
+        help="full texts of journals in JATS (PMC)",
+        reader="jats.read_articles",
+        in_sandbox=True,
+        names_documents=True,
+    ),
     Format(
         name="office",
+        help="Word, PowerPoint, OpenDocument, RTF (extra `office`)",
         reader="office.read_document",
         suffixes=(".docx", ".pptx", ".odt", ".odp", ".rtf"),
         in_sandbox=True,
@@ -73,6 +105,7 @@ _FORMATS = (
     ),
     Format(
         name="spreadsheet",
+        help="spreadsheets",
         reader="office.read_spreadsheet",
         suffixes=(".xlsx", ".xls", ".xlsb", ".ods"),
         in_sandbox=True,

@@ -11,6 +11,7 @@ import hashlib
 import io
 import os
 import stat
+import time
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -286,6 +287,8 @@ READ_ERRORS = (OSError, EOFError, zlib.error)
 _WINDOWS_FILES = ("thumbs.db", "ehthumbs.db", "desktop.ini")
 _GZIP_MAGIC = b"\x1f\x8b"
 _PIECE_BYTES = 1 << 20
+_CLOCK_STEP_NS = 2_000_000_000
+"""The longest step of the clock of a file system (FAT), in nanoseconds."""
 HEAD_BYTES = 1 << 20
 """Bytes of a file, unpacked, by which its format is told. A smaller file is opened once, and read from memory."""
 
@@ -313,12 +316,23 @@ class FileHead:
 
 def read_head(path: Path) -> FileHead:
     """Return the beginning of a file, by which its format is told. It is read once. Raises OSError."""
+    return _read_head(path, file_version(path))
+
+
+def file_version(path: Path) -> tuple[int, ...]:
+    """Return what differs once a file has changed, for what is kept of it. Raises OSError.
+
+    A file that changed a moment ago may change again at the same time of its clock, so each call gives another version.
+    """
     status = path.stat()
-    return _read_head(path, status.st_ino, status.st_size, status.st_mtime_ns)
+    version = status.st_ino, status.st_size, status.st_mtime_ns
+    now = time.time_ns()
+    return (*version, now) if now - status.st_mtime_ns < _CLOCK_STEP_NS else version
 
 
 @functools.lru_cache(maxsize=16)
-def _read_head(path: Path, inode: int, size: int, modified: int) -> FileHead:
+def _read_head(path: Path, version: tuple[int, ...]) -> FileHead:
+    size = path.stat().st_size
     with path.open("rb") as raw:
         packed = raw.read(2) == _GZIP_MAGIC
         raw.seek(0)

@@ -130,9 +130,9 @@ def read_sources(
     All paths are checked before this returns. Raises InputError for a missing, unreadable or empty path, a folder
     without a readable file, an unknown suffix or format, and, without `with_origins`, two files with the same id.
     """
-    known = (*FORMATS, *list_extensions("reader"))
-    if format is not None and format not in known:
-        raise InputError(f"no format is called {format!r}; the known ones are {', '.join(known)}")
+    names_of_formats = (*FORMATS, *list_extensions("reader"))
+    if format is not None and format not in names_of_formats:
+        raise InputError(f"no format is called {format!r}; the known ones are {', '.join(names_of_formats)}")
     if not paths:
         raise InputError("no path was given; give at least one file or folder")
     if format == "medcpt":
@@ -152,8 +152,8 @@ def read_sources(
 
 def _names_documents(format: str | None) -> bool:
     """Return whether the name of a file of this format becomes the id of a document."""
-    known = formats.FORMATS.get(format or "")
-    return known is not None and known.names_documents
+    described = formats.FORMATS.get(format or "")
+    return described is not None and described.names_documents
 
 
 def _is_table_of_references(file: _SourceFile) -> bool:

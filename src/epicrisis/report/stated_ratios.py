@@ -62,8 +62,8 @@ def find_ratio(sentence: str, outcome: str = "") -> StatedRatio | None:
     if len(ratios) == 1 and len(_INTERVAL.findall(clean)) <= 1:
         return ratios[0][1]
     stems = list_stems(outcome)
-    named = [len(stems & list_stems(words)) for words, _ in ratios]
-    most = max(named, default=0)
-    if not most or 2 * most < len(stems) or named.count(most) > 1:
+    counts = [len(stems & list_stems(words)) for words, _ in ratios]
+    most = max(counts, default=0)
+    if not most or 2 * most < len(stems) or counts.count(most) > 1:
         return None
-    return ratios[named.index(most)][1]
+    return ratios[counts.index(most)][1]
