@@ -76,6 +76,7 @@ def _abstracts(text: str) -> list[tuple[str, str, str | None]]:
         *("ER- tumours did not respond.", "ER - positive tumours responded.", "ER  - negative ones did not.", "ER"),
         *("HR - 0.80 (0.7 to 0.9).", "HR  - 0.80.", "OS  - longer in women.", "PFS - 12 months.", "ER status varied."),
         *("HR - Lower in women.", "SP - Specificity was 0.9.", "CT- Scans were read twice."),
+        *("TY- Mice lost weight.", "TY - 21 cells were counted."),
     ],
 )
 def test_text_line_that_looks_like_a_tag_stays_in_abstract(line: str) -> None:

@@ -51,6 +51,7 @@ PLACEHOLDERS = frozenset(("NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "Non
 _RIS_ONLY = frozenset("A1 DO ER JF JO N2 PY SP T1 T2 UR VL Y1".split())  # noqa: SIM905
 _NBIB_ONLY = frozenset("FAU JT OWN STAT DP PMID".split())  # noqa: SIM905
 _TYPE_LINE = re.compile(r"TY {0,3}-(?:\s|$)")
+_TYPE_CODE = re.compile(r"[A-Z]{3,6}")
 _FULL_TYPE_LINE = re.compile(r"TY {1,3}- {0,2}[A-Z]{3,6}\s*$")
 _BIBTEX_LINE = re.compile(r"@(?:article|book|inbook|incollection|inproceedings|misc|phdthesis|string)\{", re.IGNORECASE)
 _PMID_LINE = re.compile(r"PMID {0,2}- {0,2}\d")
@@ -228,6 +229,9 @@ def _read_dashed(lines: Sequence[str], is_nbib: bool) -> Iterator[TaggedRecord]:
             continue
         in_abstract = bool(pairs) and pairs[-1][0] in _ABSTRACT_TAGS
         pair = form.split(line, in_abstract)
+        if pair and pair[0] == "TY" and in_abstract and not _TYPE_CODE.fullmatch(pair[1]):
+            # A line of the abstract, such as `TY- mice lost weight.`
+            pair = None
         is_end = not is_nbib and (pair[0] == "ER" if pair else _is_bare_end(lines, number))
         if pair and pair[0] == "TY":
             is_start = any(tag == "TY" for tag, _ in pairs) or (_has_title(pairs) and _is_title_ahead(lines, number))
