@@ -95,5 +95,8 @@ def test_finished_run_repeated_adds_no_energy(run: Run, question_file: Path, tmp
             tmp_path / "run",
         )
         outputs = [run(*command).stdout for _ in range(2)]
+        shown = run(*(word for word in command if word != "--json")).stdout
     assert energy_row(outputs[0]) == energy_row(outputs[1])
-    assert len(read_manifest(tmp_path / "run").sessions) == 2
+    assert "share right" in shown
+    assert TITLE not in shown, "a small run shows its results, and its report what it took"
+    assert len(read_manifest(tmp_path / "run").sessions) == 3
