@@ -231,6 +231,7 @@ def test_library_lists_counts_and_removes_documents(tmp_path: Path) -> None:
         assert (len(library), bool(library), library.documents()) == (0, True, ())
         library.add(ASPIRIN, Document("pubmed:2", "Aspirin harms children.", "Aspirin in children"))
         assert [entry.id for entry in library.documents()] == ["pubmed:1", "pubmed:2"]
+        # What is open reads the library as it is.
         assert len(library.search("aspirin", k=5)) == 2
         with pytest.raises(InputError, match="not in the library: nonsense"):
             library.remove("pubmed:2", "nonsense")

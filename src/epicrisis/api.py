@@ -261,8 +261,6 @@ class Library:
         """
         with self._lock, self._open_store(write=True) as store:
             existing = delete_documents(store, ids)
-            # What is open would still find them.
-            self._close_searches()
         if unknown := [id_ for id_ in ids if id_ not in existing]:
             raise InputError(f"not in the library: {', '.join(unknown)}; `documents()` lists the ids")
 

@@ -90,3 +90,11 @@ def test_files_and_names_agree_and_every_strategy_is_described() -> None:
 def test_unknown_strategy_names_the_known_ones() -> None:
     with pytest.raises(InputError, match="no strategy is called nonsense: known are brief-context"):
         find_strategy("nonsense")
+
+
+@pytest.mark.parametrize(
+    ("name", "preflight", "compares"),
+    [("evidence", False, True), ("brief-context", True, True), ("brief-context", False, False), ("rag", True, False)],
+)
+def test_encoder_is_needed_for_sentences_and_for_checked_rankings(name: str, preflight: bool, compares: bool) -> None:
+    assert find_strategy(name).compares_texts(preflight) is compares
