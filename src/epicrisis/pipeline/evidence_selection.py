@@ -165,6 +165,11 @@ def rank_sentences(
     return replace(sentences, tops=ranking.tops)
 
 
+def checks_absence(settings: Settings, text: str, scope: Scope) -> bool:
+    """Return whether to find out that no document answers: for a question with a subject that is about no patient."""
+    return settings.not_in_library == "abstain" and scope.patient is None and names_subject(text)
+
+
 def list_evidence(
     settings: Settings, retriever: Retriever, text: str, ranking: Ranking, k: int, scope: Scope
 ) -> SentenceRanking:
@@ -173,7 +178,7 @@ def list_evidence(
     `Listing` says which are worth a reader's time. `absence` says why no document answers: one word of the question's
     subject is in none, or the best document is below ANSWERING.
     """
-    is_checked = settings.not_in_library == "abstain" and scope.patient is None and names_subject(text)
+    is_checked = checks_absence(settings, text, scope)
     missing = find_missing_words(retriever, text, scope) if is_checked else ()
     passages = retriever.read_whole(ranking.passages, scope)
     ranker = retriever.sentence_ranker

@@ -121,10 +121,9 @@ class AskedQuestion:
 
         The strategy evidence says itself that the sentences it lists do not answer.
         """
-        is_checked = self.has_library and self.strategy.needs_model and self.overrides.ranking is None
-        if not is_checked or self.parts.settings.not_in_library == "ask":
-            return ""
-        if self.question.options or self.scope.patient is not None:
+        is_searched = self.has_library and self.strategy.needs_model and self.overrides.ranking is None
+        is_checked = is_searched and not self.question.options
+        if not (is_checked and evidence_selection.checks_absence(self.parts.settings, self.question.text, self.scope)):
             return ""
         evidence = QuestionEvidence(self.parts, self.scope, lambda _: None)
         return (await evidence.list_sentences(self.question, 1)).absence
