@@ -87,7 +87,7 @@ def test_ask_with_failing_endpoint_reports_failure_once(
     result = run(*ask_command, "What does zinc do?")
     assert result.exit_code == 2
     assert "No answer (failed)" in result.stdout
-    assert (result.stdout + result.stderr).count("404") == 1
+    assert (result.stdout + result.stderr).count("(404)") == 1
     assert len(result.stderr.splitlines()) == 1
 
 
