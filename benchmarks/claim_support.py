@@ -220,7 +220,12 @@ def is_withheld(claim: str, prompt: TrialPrompt) -> bool:
     ]
     numbers = tuple(citation.number for citation in citations)
     answer = Answer(
-        Question("?"), "rag", "answered", claim, citations=tuple(citations), claims=(Claim(claim, numbers),)
+        question=Question("?"),
+        strategy="rag",
+        state="answered",
+        text=claim,
+        citations=tuple(citations),
+        claims=(Claim(claim, numbers),),
     )
     documents = GivenDocuments((prompt.article,), rank, analyze_words)
     checked = asyncio.run(check_answer(answer, "rules", "mark", None, lambda event: None, documents))
@@ -260,7 +265,7 @@ def load_prompts(data: Path, split: str) -> Iterator[TrialPrompt]:
 def read_prompts(article: Mapping[str, Any]) -> Iterator[TrialPrompt]:
     """Yield the prompts of an article."""
     text = article["text"]
-    passage = Passage(article["pmcid"], article["pmcid"], 0, 0, len(text), text)
+    passage = Passage(id=article["pmcid"], document_id=article["pmcid"], ordinal=0, start=0, end=len(text), text=text)
     places = list(find_sentences(text))
     for prompt in article["prompts"]:
         label = Counter(note["label"] for note in prompt["annotations"]).most_common(1)[0][0]
@@ -292,7 +297,15 @@ def load_scifact(data: Path, split: str) -> list[LabelledClaim]:
     with gzip.open(data / "scifact" / "corpus.csv.gz", "rt", encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             text = " ".join(sentences_of(row["abstract"]))
-            abstracts[row["doc_id"]] = Passage(row["doc_id"], row["doc_id"], 0, 0, len(text), text, title=row["title"])
+            abstracts[row["doc_id"]] = Passage(
+                id=row["doc_id"],
+                document_id=row["doc_id"],
+                ordinal=0,
+                start=0,
+                end=len(text),
+                text=text,
+                title=row["title"],
+            )
     labels: dict[tuple[str, str], str] = {}
     with (data / "scifact" / f"claims_{split}.csv").open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):

@@ -183,7 +183,9 @@ def make_passage(source: dict[str, Any]) -> Passage:
     """Return a source as a passage."""
     text = source["content"]
     name = source["article_id"]
-    return Passage(f"{name}#0", name, 0, 0, len(text), text, source["title"])
+    return Passage(
+        id=f"{name}#0", document_id=name, ordinal=0, start=0, end=len(text), text=text, title=source["title"]
+    )
 
 
 def take_majority(directions: Sequence[Direction]) -> tuple[Direction, ...]:

@@ -122,7 +122,7 @@ def _request(number: int) -> ChatRequest:
     """As large as a map call over four abstracts, and with its schema; each another."""
     text = " ".join(WORDS[i % len(WORDS)] for i in range(800))
     form = AnswerFormat({}, text_field="finding", documents=4)
-    return ChatRequest((Message("user", f"{number}. {text}"),), form.max_tokens, schema=form.schema())
+    return ChatRequest((Message("user", f"{number}. {text}"),), max_tokens=form.max_tokens, schema=form.schema())
 
 
 def _openai(client: AsyncOpenAI) -> Call:
@@ -229,7 +229,10 @@ async def _question_seconds(url: str, partitions: int, concurrency: int) -> tupl
     """Median seconds from the ranking to the answer, after a warm-up, and the states."""
     settings = ModelSettings(name=f"{url}#{MODEL}", concurrency=concurrency)
     model = add_layers(load_chat(settings, Path()), settings)
-    passages = [Passage(f"d{i}#0", f"d{i}", 0, 0, len(text), text) for i, text in enumerate(documents(4 * partitions))]
+    passages = [
+        Passage(id=f"d{i}#0", document_id=f"d{i}", ordinal=0, start=0, end=len(text), text=text)
+        for i, text in enumerate(documents(4 * partitions))
+    ]
     ranking = Ranking(tuple(Hit(passage, 1.0, rank) for rank, passage in enumerate(passages)), "made")
     began = 0.0
 

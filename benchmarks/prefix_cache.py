@@ -74,7 +74,7 @@ def long_questions(n: int) -> list[Question]:
     file = Path(os.environ["EPICRISIS_DATA"]) / "mirage" / "benchmark.json"
     rows = json.loads(file.read_text(encoding="utf-8"))["medqa"]
     long = (row for _, row in sorted(rows.items()) if len(row["question"].split()) >= LEAST_WORDS)
-    return [Question(row["question"], row["options"], form="choice") for row in itertools.islice(long, n)]
+    return [Question(row["question"], options=row["options"], form="choice") for row in itertools.islice(long, n)]
 
 
 def library_in(folder: Path) -> LibraryStore:
@@ -93,7 +93,7 @@ def abstracts(data: Path) -> Iterator[Document]:
         for row in map(json.loads, lines):
             if row["pmid"] and row["pmid"] not in seen and len(row["text"].split()) <= MOST_WORDS:
                 seen.add(row["pmid"])
-                yield Document(f"pubmed:{row['pmid']}", row["text"], row["title"], source="pubmed")
+                yield Document(f"pubmed:{row['pmid']}", row["text"], title=row["title"], source="pubmed")
 
 
 def arms(k: int, *, cached: bool) -> Iterator[tuple[str, int]]:

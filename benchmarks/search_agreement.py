@@ -61,7 +61,7 @@ def read_documents(folder: Path, needed: set[str]) -> list[Document]:
     documents: list[Document] = []
     for row in chosen:
         text = " ".join(ast.literal_eval(row["abstract"]))
-        documents.append(Document(row["doc_id"], text, row["title"], "SciFact", "2010"))
+        documents.append(Document(row["doc_id"], text, title=row["title"], source="SciFact", date="2010"))
     return documents
 
 

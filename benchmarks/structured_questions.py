@@ -222,8 +222,8 @@ def measure_conflicts(size: int = 5000) -> None:
             fact = ClinicalFact(
                 "laboratory",
                 "Creatinine",
-                0,
-                1,
+                start=0,
+                end=1,
                 time=f"{day}",
                 value=str(value),
                 number=float(value),
@@ -240,7 +240,9 @@ def measure_conflicts(size: int = 5000) -> None:
                 other=f"{other:.2f}",
                 other_day=day + timedelta(days=400),
             )
-            passage = Passage("n#0", "n", 0, 0, len(text), text, date="2151-12-01", patient="p")
+            passage = Passage(
+                id="n#0", document_id="n", ordinal=0, start=0, end=len(text), text=text, date="2151-12-01", patient="p"
+            )
             found = find_value_conflicts([NoteSentence(passage, 0, text)], [fact], ["creatinine", "serum creatinine"])
             raised[template] += bool(found)
         print(f"{name}: {raised.total()} of {size} sentences raise a conflict; {wilson(raised.total(), size)}")

@@ -25,16 +25,16 @@ def records(items: Iterable[object]) -> dict[str, list[Passage]]:
     for item in items:
         if isinstance(item, Document):
             passage = Passage(
-                f"{item.id}#0",
-                item.id,
-                0,
-                0,
-                len(item.text),
-                item.text,
-                item.title,
-                item.source,
-                item.date,
-                item.patient,
+                id=f"{item.id}#0",
+                document_id=item.id,
+                ordinal=0,
+                start=0,
+                end=len(item.text),
+                text=item.text,
+                title=item.title,
+                source=item.source,
+                date=item.date,
+                patient=item.patient,
                 metadata=item.metadata,
             )
             notes[item.patient or ""].append(passage)

@@ -95,7 +95,9 @@ def main() -> None:
             if hash_to_unit_interval("prose", messages[-1].content) < arguments.share:
                 return PROSE
             schema = body.get("response_format", {}).get("json_schema", {}).get("schema")
-            request = ChatRequest(messages, body.get("max_tokens") or 512, seed=body.get("seed") or 0, schema=schema)
+            request = ChatRequest(
+                messages, max_tokens=body.get("max_tokens") or 512, seed=body.get("seed") or 0, schema=schema
+            )
             # The loop of the server runs in this thread.
             return thread.submit(asyncio.run, reader.complete(request)).result().text
 

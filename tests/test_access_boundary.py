@@ -170,7 +170,7 @@ def test_prompt_over_window_is_split_within_patient(plain: LibrarySearch) -> Non
 
 def test_question_without_patient_reads_literature_and_no_notes(plain: LibrarySearch) -> None:
     model = recorder()
-    nobody = Question("Which drug was given for stroke (case 11z)?", {"A": "x", "B": "y"}, "choice")
+    nobody = Question("Which drug was given for stroke (case 11z)?", options={"A": "x", "B": "y"}, form="choice")
     asked(plain, [nobody], model=model, strategy="rag")
     found = looked_at(model.requests)
     assert (found.leaks, found.own) == ([], {LITERATURE})

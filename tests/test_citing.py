@@ -149,7 +149,7 @@ def test_recipe_names_words_where_no_encoder_selects_sentences() -> None:
 @pytest.mark.parametrize("settings", [{"strategy": "rag", "by": "bm25"}, {"strategy": "full-context"}])
 def test_numbered_sentences_open_no_encoder(settings: dict[str, Any], tmp_path: Path) -> None:
     """The encoder of this library is not installed."""
-    with library(tmp_path / "library", [Document("d", SENTENCES[1], "Aspirin")]) as store:
+    with library(tmp_path / "library", [Document("d", SENTENCES[1], title="Aspirin")]) as store:
         path = store.path
     made = Settings.model_validate({"models": {"writer": {"name": "http://127.0.0.1:9/v1#m"}}, **settings})
     with closing_pipeline(Pipeline.open(made, path)) as pipeline:
@@ -160,7 +160,7 @@ def test_numbered_sentences_open_no_encoder(settings: dict[str, Any], tmp_path: 
 def test_source_has_study_type_of_unquoted_passage() -> None:
     """The type is in the words of the first passage, and the quotation in the second."""
     methods = "We randomised 200 people to aspirin or placebo."
-    first = Passage("d#0", "d", 0, 0, len(methods), methods, title="On aspirin")
+    first = Passage(id="d#0", document_id="d", ordinal=0, start=0, end=len(methods), text=methods, title="On aspirin")
     second = replace(first, id="d#1", ordinal=1, start=100, end=100 + len(SENTENCES[1]), text=SENTENCES[1])
     ranking = Ranking((Hit(first, 1.0, 0), Hit(second, 0.5, 1)), "given")
     (citation,) = answer_of(pipeline_of(), ranking=ranking).citations
@@ -191,7 +191,7 @@ def test_claims_are_recorded_and_read_back(tmp_path: Path) -> None:
 def test_plan_requests_each_prompt_once(strategy: str, calls: int, form: Any) -> None:
     options = {"A": "yes", "B": "no"} if form == "choice" else {}
     pipeline = pipeline_of(strategy=strategy, partition=1)
-    question = Question(QUESTION.text, options, form, "1")
+    question = Question(QUESTION.text, options=options, form=form, id="1")
     plan = asyncio.run(plan_questions(pipeline, pipeline.settings, [question], [strategy]))
     (row,) = plan.strategies
     assert (row.calls.expected, row.calls.most) == (calls, calls)

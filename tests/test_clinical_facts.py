@@ -15,8 +15,8 @@ from epicrisis.testing.encoders import HashingEncoder
 CREATININE = ClinicalFact(
     "laboratory",
     "Creatinine",
-    0,
-    22,
+    start=0,
+    end=22,
     time="2150-03-04T08:10",
     codes=("loinc:2160-0",),
     value="1.8",
@@ -24,7 +24,7 @@ CREATININE = ClinicalFact(
     unit="mg/dL",
     source="fhir:Observation/1",
 )
-POTASSIUM = ClinicalFact("laboratory", "Potassium", 23, 43, value="4.1", number=4.1, unit="mmol/L")
+POTASSIUM = ClinicalFact("laboratory", "Potassium", start=23, end=43, value="4.1", number=4.1, unit="mmol/L")
 TEXT = "Creatinine: 1.8 mg/dL\nPotassium: 4.1 mmol/L"
 
 
@@ -50,7 +50,7 @@ def test_passage_has_only_the_facts_that_begin_in_it() -> None:
     lines = [f"Creatinine: {number / 10} mg/dL" for number in range(10, 60)]
     facts, offset = [], 0
     for line in lines:
-        facts.append(ClinicalFact("laboratory", "Creatinine", offset, offset + len(line), value=line[12:15]))
+        facts.append(ClinicalFact("laboratory", "Creatinine", start=offset, end=offset + len(line), value=line[12:15]))
         offset += len(line) + 1
     document = Document("note:1", "\n".join(lines), patient="p1", metadata={FACTS: write_facts(facts)})
     passages = split_document(document, "tokens", HashingEncoder().token_spans, 40, 0)

@@ -43,7 +43,16 @@ def test_event_in_copied_text_has_the_time_of_its_first_note() -> None:
     record = []
     for note in notes:
         length = len(note.text)
-        passage = Passage(f"{note.id}#0", note.id, 0, 0, length, note.text, date=note.date, patient="p1")
+        passage = Passage(
+            id=f"{note.id}#0",
+            document_id=note.id,
+            ordinal=0,
+            start=0,
+            end=length,
+            text=note.text,
+            date=note.date,
+            patient="p1",
+        )
         record.append(replace(passage, metadata=note.metadata))
     restriction = resolve_time_restriction("What was the hemoglobin before the surgery?", lambda: record)
     assert restriction.explanations == ("before the surgery: the surgery was 2150-03-04",)

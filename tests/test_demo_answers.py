@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,9 @@ from epicrisis.core.answers import Answer, Citation, Claim, Confidence, Notice
 from epicrisis.core.types import Question
 
 ROOT = Path(__file__).parents[1]
-CHOICE = Question("Does it help?", {"A": "yes", "B": "no"}, "choice", id="q01", gold="B", gold_documents=("d1",))
+CHOICE = Question(
+    "Does it help?", options={"A": "yes", "B": "no"}, form="choice", id="q01", gold="B", gold_documents=("d1",)
+)
 
 
 @pytest.fixture(scope="module")
@@ -29,11 +32,30 @@ def demo_answers() -> ModuleType:
 
 
 def cite(number: int, *, verified: bool = True, document: str = "d1") -> Citation:
-    return Citation(number, f"{document}#0", document, "T", "", "2018", 0, 5, "It is.", verified)
+    return Citation(
+        number=number,
+        passage_id=f"{document}#0",
+        document_id=document,
+        title="T",
+        source="",
+        date="2018",
+        start=0,
+        end=5,
+        quotation="It is.",
+        verified=verified,
+    )
 
 
-def answer_with(choice: str, *citations: Citation, **fields: object) -> Answer:
-    return Answer(CHOICE, "focused", "answered", "It does not.", choice, citations, **fields)  # type: ignore[arg-type]
+def answer_with(choice: str, *citations: Citation, **fields: Any) -> Answer:
+    return Answer(
+        question=CHOICE,
+        strategy="focused",
+        state="answered",
+        text="It does not.",
+        choice=choice,
+        citations=citations,
+        **fields,
+    )
 
 
 def test_open_gold_answers_state_the_required_terms(demo_answers: ModuleType) -> None:
@@ -48,10 +70,21 @@ def test_open_gold_answers_state_the_required_terms(demo_answers: ModuleType) ->
 def test_open_answer_without_a_required_term_is_wrong(demo_answers: ModuleType) -> None:
     question = Question("Which dose of zinc?", id="q11", gold="20 mg a day for 10 to 14 days.")
 
-    assert demo_answers.grade_answer(Answer(question, "rag", "answered", "20 mg a day."), {}) == "wrong"
-    assert demo_answers.grade_answer(Answer(question, "rag", "answered", "20 mg, for 10-14 days."), {}) == "right"
-    assert demo_answers.grade_answer(Answer(question, "rag", "abstained", "20 mg"), {}) == "abstained"
-    assert demo_answers.grade_answer(Answer(question, "rag", "failed"), {}) == "failed"
+    assert (
+        demo_answers.grade_answer(Answer(question=question, strategy="rag", state="answered", text="20 mg a day."), {})
+        == "wrong"
+    )
+    assert (
+        demo_answers.grade_answer(
+            Answer(question=question, strategy="rag", state="answered", text="20 mg, for 10-14 days."), {}
+        )
+        == "right"
+    )
+    assert (
+        demo_answers.grade_answer(Answer(question=question, strategy="rag", state="abstained", text="20 mg"), {})
+        == "abstained"
+    )
+    assert demo_answers.grade_answer(Answer(question=question, strategy="rag", state="failed"), {}) == "failed"
 
 
 def test_grade_of_a_person_overrules_the_letter(demo_answers: ModuleType) -> None:

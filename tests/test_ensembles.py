@@ -27,7 +27,11 @@ from tests.support.replies import fill
 
 OPTIONS = {"A": "gout", "B": "scurvy", "C": "rickets", "D": "measles"}
 ASKED = Question(
-    "Which disease comes of a lack of vitamin C, as case 7 shows?", OPTIONS, "choice", id="case-7", gold="B"
+    "Which disease comes of a lack of vitamin C, as case 7 shows?",
+    options=OPTIONS,
+    form="choice",
+    id="case-7",
+    gold="B",
 )
 TOPICS = ("gout", "scurvy", "rickets", "measles")
 
@@ -133,7 +137,7 @@ def found(answer: Answer) -> ExamplesFound:
 
 
 def test_nearest_examples_are_shown_without_question_itself(examples: LibrarySearch) -> None:
-    question = Question(f"{solved(5).text}", OPTIONS, "choice", id="another id")
+    question = Question(f"{solved(5).text}", options=OPTIONS, form="choice", id="another id")
     event = found(answered(settings_of(strategy="medprompt"), examples, question))
     assert event.left_out == ("made/case-5",)
     assert len(event.ids) == len(set(event.ids)) == 3
@@ -149,7 +153,7 @@ def notes(answer: Answer) -> list[str]:
 
 def test_example_search_notes_are_reported(examples: LibrarySearch) -> None:
     """That there are fewer than were wanted, that a question was not read whole, and by what they are found."""
-    long = Question("fever and cough " * 300, OPTIONS, "choice", id="long")
+    long = Question("fever and cough " * 300, options=OPTIONS, form="choice", id="long")
     settings = settings_of(strategy="medprompt", examples={"k": 30}, long_questions="cut")
     fewer, *_ = notes(answered(settings, examples))
     assert fewer == "solved questions: 29 of the 30 wanted: the library has no more"
@@ -163,7 +167,7 @@ def test_example_search_notes_are_reported(examples: LibrarySearch) -> None:
 
 def test_random_examples_differ_by_question_and_fixed_do_not(examples: LibrarySearch) -> None:
     """The controls: as many examples, none of them nearer than chance."""
-    other = Question("Does it help?", OPTIONS, "choice", id="x")
+    other = Question("Does it help?", options=OPTIONS, form="choice", id="x")
     chosen = {
         (how, asked.id): found(
             answered(settings_of(strategy="medprompt", examples={"k": 5, "choose": how}), examples, asked)

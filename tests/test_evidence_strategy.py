@@ -91,7 +91,7 @@ def test_setting_sentences_limits_claims(tmp_path: Path) -> None:
 
 def test_question_with_options_abstains_with_claims(tmp_path: Path) -> None:
     with search_of(tmp_path, DOCUMENTS) as search:
-        answer = ask(search, Question(QUESTION.text, OPTIONS, "choice"))
+        answer = ask(search, Question(QUESTION.text, options=OPTIONS, form="choice"))
     assert (answer.state, answer.choice, answer.withheld) == ("abstained", None, None)
     assert set(texts_of(answer)[:2]) == set(SENTENCES)
 
@@ -116,7 +116,7 @@ def test_direction_of_the_sentences_chooses_among_directions(
     tmp_path: Path, texts: Sequence[str], choice: str | None
 ) -> None:
     documents = [Document(str(number), text, title="Aspirin") for number, text in enumerate(texts)]
-    asked = Question("What is the effect of aspirin compared with placebo on stroke?", DIRECTIONS)
+    asked = Question("What is the effect of aspirin compared with placebo on stroke?", options=DIRECTIONS)
     with search_of(tmp_path, documents) as search:
         answer = ask(search, asked)
     assert (answer.state, answer.choice) == ("answered" if choice else "abstained", choice)
@@ -133,7 +133,16 @@ def test_direction_of_the_sentences_chooses_among_directions(
 
 
 def sentence_of(document: str, text: str, patient: str | None = None) -> Sentence:
-    passage = Passage(f"{document}#0", document, 0, 0, len(text), text, "Aspirin", patient=patient)
+    passage = Passage(
+        id=f"{document}#0",
+        document_id=document,
+        ordinal=0,
+        start=0,
+        end=len(text),
+        text=text,
+        title="Aspirin",
+        patient=patient,
+    )
     return Sentence(passage, 0, len(text))
 
 
@@ -148,14 +157,14 @@ def sentence_of(document: str, text: str, patient: str | None = None) -> Sentenc
     ],
 )
 def test_first_sentence_of_the_first_document_chooses(sentences: list[tuple[str, str]], choice: str | None) -> None:
-    asked = Question("What is the effect of aspirin compared with placebo on stroke?", DIRECTIONS)
+    asked = Question("What is the effect of aspirin compared with placebo on stroke?", options=DIRECTIONS)
     assert choose_direction(asked, [sentence_of(*pair) for pair in sentences])[0] == choice
     assert choose_direction(asked, [sentence_of(*pair, patient="anna") for pair in sentences]) == (None, 0.0)
 
 
 def test_retracted_study_does_not_choose(tmp_path: Path) -> None:
     retracted = Document("1", FEWER, title="Aspirin", metadata={"retracted": True})
-    asked = Question("What is the effect of aspirin compared with placebo on stroke?", DIRECTIONS)
+    asked = Question("What is the effect of aspirin compared with placebo on stroke?", options=DIRECTIONS)
     with search_of(tmp_path, [retracted]) as search:
         assert ask(search, asked).choice is None
 
@@ -221,7 +230,7 @@ def test_sentences_of_fused_and_beside_libraries_are_found(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("options", [{}, {"A": "reflux", "B": "angina"}])
 def test_time_expression_restricts_notes(tmp_path: Path, options: dict[str, str]) -> None:
-    asked = Question("What was the diagnosis of the second admission?", options, patient="p1")
+    asked = Question("What was the diagnosis of the second admission?", options=options, patient="p1")
     with search_of(tmp_path, NOTES) as search:
         answer = ask(search, asked)
         whole = ask(search, asked, timeline=False)

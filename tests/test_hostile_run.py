@@ -27,13 +27,16 @@ ANSWER_TEXT = "It is so."
 
 
 def question(number: int) -> Question:
-    return Question(f"Does drug {number} lower the risk?", OPTIONS, form="choice", id=str(number))
+    return Question(f"Does drug {number} lower the risk?", options=OPTIONS, form="choice", id=str(number))
 
 
 def ranking(asked: Question) -> Ranking:
     """Three partitions of two passages each."""
     texts = [f"In trial {place} of drug {asked.id} the risk was lower by {place} per cent." for place in range(6)]
-    passages = [Passage(f"{asked.id}-{i}#0", f"{asked.id}-{i}", 0, 0, len(text), text) for i, text in enumerate(texts)]
+    passages = [
+        Passage(id=f"{asked.id}-{i}#0", document_id=f"{asked.id}-{i}", ordinal=0, start=0, end=len(text), text=text)
+        for i, text in enumerate(texts)
+    ]
     return Ranking(tuple(Hit(passage, 1.0, rank) for rank, passage in enumerate(passages)), "made")
 
 

@@ -45,17 +45,77 @@ from epicrisis.system.logs import LogFile, log_call, log_error, log_event, open_
 KEY = "q1:0123456789abcdef"
 PATIENT = "Anna Maria Muster, born 1950"
 
-QUESTION = Question("Why?", {"A": "yes"}, id="q1", gold="A", gold_documents=("d",), patient="anna")
-PASSAGE = Passage("d#0", "d", 0, 0, 4, "Text", "Title", "source", "2015", "anna", {"journal": "BMJ"})
+QUESTION = Question("Why?", options={"A": "yes"}, id="q1", gold="A", gold_documents=("d",), patient="anna")
+PASSAGE = Passage(
+    id="d#0",
+    document_id="d",
+    ordinal=0,
+    start=0,
+    end=4,
+    text="Text",
+    title="Title",
+    source="source",
+    date="2015",
+    patient="anna",
+    metadata={"journal": "BMJ"},
+)
 RANKING = Ranking((Hit(PASSAGE, 1.0, 0),), "hybrid", {"k": 1}, ("a note",))
-VERDICT = Preflight(False, 0.2, 3, 0.2, 16, ("d#0",), ("d#0",), "they differ")
+VERDICT = Preflight(
+    rankings_agree=False,
+    value=0.2,
+    n=3,
+    threshold=0.2,
+    depth=16,
+    dense_top=("d#0",),
+    bm25_top=("d#0",),
+    reason="they differ",
+)
 FAILURE = Failure("EndpointBusy", "try again")
 QUOTATION = Quotation("d#0", "Text", 0, 4)
-PARTIAL = PartialAnswer(2, ("d#0",), "relevant", "found", "A", (QUOTATION,), Usage(calls=1), FAILURE)
-CITATION = Citation(1, "d#0", "d", "Title", "source", "2015", 0, 4, "Text", True)
-CALLED = ModelCalled("map 3", "model at http://h:1", "ab" * 32, "map@123", 1, 2, "stop", Usage(calls=3, cost=None), 1.0)
+PARTIAL = PartialAnswer(
+    partition=2,
+    passages=("d#0",),
+    state="relevant",
+    text="found",
+    choice="A",
+    quotations=(QUOTATION,),
+    usage=Usage(calls=1),
+    failure=FAILURE,
+)
+CITATION = Citation(
+    number=1,
+    passage_id="d#0",
+    document_id="d",
+    title="Title",
+    source="source",
+    date="2015",
+    start=0,
+    end=4,
+    quotation="Text",
+    verified=True,
+)
+CALLED = ModelCalled(
+    stage="map 3",
+    model="model at http://h:1",
+    prompt_sha256="ab" * 32,
+    template="map@123",
+    seed=1,
+    sample=2,
+    finish_reason="stop",
+    usage=Usage(calls=3, cost=None),
+    at=1.0,
+)
 ANSWER = Answer(
-    QUESTION, "brief-context", "answered", "Text", "A", (CITATION,), (PARTIAL,), VERDICT, Usage(calls=4), None
+    question=QUESTION,
+    strategy="brief-context",
+    state="answered",
+    text="Text",
+    choice="A",
+    citations=(CITATION,),
+    partials=(PARTIAL,),
+    preflight=VERDICT,
+    usage=Usage(calls=4),
+    failure=None,
 )
 EVENTS: tuple[Event, ...] = (
     Retrieved(RANKING),
@@ -64,8 +124,18 @@ EVENTS: tuple[Event, ...] = (
     MapStarted(2, ("d#0",)),
     MapFinished(PARTIAL),
     ExamplesFound(("e1", "e2"), ("e3",)),
-    Voted(Vote(1, ("B", "A"), "unparsed", None, PATIENT, Usage(), FAILURE)),
-    Drafted(Draft(2, "answered", PATIENT, critique=PATIENT)),
+    Voted(
+        Vote(
+            number=1,
+            letter_order=("B", "A"),
+            state="unparsed",
+            choice=None,
+            text=PATIENT,
+            usage=Usage(),
+            failure=FAILURE,
+        )
+    ),
+    Drafted(Draft(number=2, state="answered", text=PATIENT, critique=PATIENT)),
     AnswerStarted("reduce", 3),
     TextDelta("reduce", "Text"),
     CALLED,
@@ -170,8 +240,8 @@ def test_log_omits_messages_of_other_loggers(log: Path) -> None:
 
 # -- texts ----------------------------------------------------------------------------------------------------------
 
-REQUEST = ChatRequest((Message("system", "Be brief."), Message("user", PATIENT)), 10, sample=2)
-REPLY = ChatReply("She is well.", "stop", "m", Usage(), reasoning="Let me see.")
+REQUEST = ChatRequest((Message("system", "Be brief."), Message("user", PATIENT)), max_tokens=10, sample=2)
+REPLY = ChatReply(text="She is well.", finish_reason="stop", model="m", usage=Usage(), reasoning="Let me see.")
 
 
 def test_log_omits_prompts_and_replies_by_default(log: Path, caplog: pytest.LogCaptureFixture) -> None:

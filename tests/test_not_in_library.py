@@ -23,8 +23,10 @@ from epicrisis.settings.settings import ROLES
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.encoders import HashingEncoder
 
-OBESITY = Document("pubmed:1", "Dapagliflozin reduced cardiovascular events in people with obesity.", "Dapagliflozin")
-OEDEMA = Document("pubmed:2", "Bumetanide lowered oedema of the legs, and haematochezia was rare.", "Bumetanide")
+OBESITY = Document(
+    "pubmed:1", "Dapagliflozin reduced cardiovascular events in people with obesity.", title="Dapagliflozin"
+)
+OEDEMA = Document("pubmed:2", "Bumetanide lowered oedema of the legs, and haematochezia was rare.", title="Bumetanide")
 NOTE = Document("note:1", "Colchicine was started for gout.", patient="anna", date="2150-01")
 
 
@@ -160,7 +162,7 @@ def test_given_passage_is_not_completed(tmp_path: Path, model: ScriptedModel) ->
     text = "Zinc is studied here. " * 60 + "Zinc shortened diarrhoea significantly (p = 0.01)."
     encoder = HashingEncoder(64, max_tokens=60)
     with Library.create(tmp_path / "library", encoder=encoder) as made:
-        made.add(Document("long", text, "Zinc"))
+        made.add(Document("long", text, title="Zinc"))
         ranking = made.search("zinc", k=1)
     assert not any("shortened" in passage.text for passage in ranking.passages)
 

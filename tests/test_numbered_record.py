@@ -37,7 +37,18 @@ def notes(*, reverse: bool) -> list[Passage]:
         year = 2100 + (N - i if reverse else i)
         care = " and more" * (i * 7 % N)
         text = f"The drug {DRUGS[i % 10]} was given on ward {i}{care}. Stroke care of kind {i} went on{care}."
-        passages.append(Passage(f"n{i}#0", f"n{i}", 0, 0, len(text), text, date=f"{year}-01-01", patient=PATIENT))
+        passages.append(
+            Passage(
+                id=f"n{i}#0",
+                document_id=f"n{i}",
+                ordinal=0,
+                start=0,
+                end=len(text),
+                text=text,
+                date=f"{year}-01-01",
+                patient=PATIENT,
+            )
+        )
     return passages
 
 

@@ -15,7 +15,7 @@ from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
 from tests.support.strategies import NOT_FOUND, items_of, passages, stages, verdict
 
-QUESTION = Question("Does aspirin prevent stroke?", {"A": "yes", "B": "no"}, "choice")
+QUESTION = Question("Does aspirin prevent stroke?", options={"A": "yes", "B": "no"}, form="choice")
 RANKING = rank_in_order(passages(8), "placed", {})
 
 

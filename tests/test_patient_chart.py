@@ -22,16 +22,16 @@ def test_course_has_start_end_and_last_status() -> None:
         ("medication", "furosemide"),
     ]
     assert chart.courses[3] == ChartCourse(
-        "medication",
-        "furosemide",
-        "2150-03-02",
-        "2150-06-01",
-        "ended",
-        "",
-        "stopped",
-        "40 mg daily",
-        2,
-        ("note:p1:2150-03-02:medication", "note:p1:2150-06-01:medication"),
+        kind="medication",
+        name="furosemide",
+        first="2150-03-02",
+        end="2150-06-01",
+        state="ended",
+        remark="",
+        status="stopped",
+        details="40 mg daily",
+        statements=2,
+        documents=("note:p1:2150-03-02:medication", "note:p1:2150-06-01:medication"),
     )
 
 
@@ -41,7 +41,15 @@ def write_orders(*rows: tuple[str, str, FactEvent, str, str, str]) -> Passage:
     for source, name, event, day, dose, status in rows:
         line = f"{event} {name} {dose} {day}"
         fact = ClinicalFact(
-            "medication", name, offset, offset + len(line), event, day, value=dose, status=status, source=source
+            "medication",
+            name,
+            start=offset,
+            end=offset + len(line),
+            event=event,
+            time=day,
+            value=dose,
+            status=status,
+            source=source,
         )
         facts.append(fact)
         lines.append(line)

@@ -75,9 +75,9 @@ from tests.support.replies import fill
 ENCODER = HashingEncoder()
 OPTIONS = {"A": "yes", "B": "no", "C": "maybe"}
 QUESTIONS = (
-    Question("Does aspirin prevent stroke?", OPTIONS, "choice", "1"),
+    Question("Does aspirin prevent stroke?", options=OPTIONS, form="choice", id="1"),
     Question("What do statins do to mortality in coronary disease?", id="2"),
-    Question("Is zinc of use in acute diarrhoea of children?", OPTIONS, "choice", "3"),
+    Question("Is zinc of use in acute diarrhoea of children?", options=OPTIONS, form="choice", id="3"),
 )
 SUBJECTS = ("aspirin stroke", "statins mortality coronary disease", "zinc acute diarrhoea children", "sleep")
 
@@ -88,7 +88,16 @@ def store_of(texts: Sequence[tuple[str, str]]) -> MemoryStore:
     rows = []
     for i, (title, text) in enumerate(texts):
         name = f"d{i}"
-        passage = Passage(f"{name}#0", name, 0, 0, len(text), text, title, date="2015" if i % 2 else None)
+        passage = Passage(
+            id=f"{name}#0",
+            document_id=name,
+            ordinal=0,
+            start=0,
+            end=len(text),
+            text=text,
+            title=title,
+            date="2015" if i % 2 else None,
+        )
         rows.append(StoredDocument(name, hash_content(name, "1"), (passage,), ENCODER.encode_passages([(title, text)])))
     store.add(rows)
     return store
@@ -326,8 +335,14 @@ def test_plan_counts_findings_that_may_exceed_window() -> None:
 
 def compared(n: int) -> tuple[Case, ...]:
     """What `experiment models` asks of n questions: 1 and 20 and 20 calls each."""
-    asked = [Question(f"Case {i}: what is it?", OPTIONS, "choice", str(i), "ABC"[i % 3]) for i in range(n)]
-    shown = tuple(Example(f"near/{i}", f"Another case {i}?", "It is so.", OPTIONS, "B") for i in range(5))
+    asked = [
+        Question(f"Case {i}: what is it?", options=OPTIONS, form="choice", id=str(i), gold="ABC"[i % 3])
+        for i in range(n)
+    ]
+    shown = tuple(
+        Example(id=f"near/{i}", text=f"Another case {i}?", answer="It is so.", options=OPTIONS, choice="B")
+        for i in range(5)
+    )
     return model_comparison.cases({"own": asked}, VoteSampling(), {"near": lambda question: Examples(shown)})
 
 
@@ -449,7 +464,9 @@ def test_concurrent_calls_take_time_of_longest(monkeypatch: pytest.MonkeyPatch) 
     timed = planned_for(settings, store_of(papers(12)), QUESTIONS[:1], "brief-context", timed=True)
     (row,) = timed.strategies
     assert row.seconds is not None
-    map_call = AnswerFormat(OPTIONS, "finding", FINDING_CHARACTERS, documents=3, choice_may_be_null=True).max_tokens
+    map_call = AnswerFormat(
+        OPTIONS, text_field="finding", text_characters=FINDING_CHARACTERS, documents=3, choice_may_be_null=True
+    ).max_tokens
     reduce_call = AnswerFormat(OPTIONS, sources=9).max_tokens
     assert row.seconds.most == pytest.approx(map_call + reduce_call, abs=0.01)
 
@@ -569,7 +586,7 @@ def test_route_is_planned_in_highest_estimate_only() -> None:
 
 def test_option_reply_is_planned_as_one_token() -> None:
     model = PlanningModel(CountingModel(ScriptedModel(never)), "most", {}, lambda usage: 0.0, None)
-    asked = ChatRequest((Message("user", "A or B?"),), 1, options=("A", "B"))
+    asked = ChatRequest((Message("user", "A or B?"),), max_tokens=1, options=("A", "B"))
     answered = asyncio.run(model.complete(asked))
     assert answered.usage.completion_tokens == 1
     assert answered.option_logprobs is not None
@@ -580,8 +597,19 @@ def test_option_reply_is_planned_as_one_token() -> None:
 
 
 def plan_of(usd: CostRange | None, tokens: float) -> CostPlan:
-    row = StrategyPlan("rag", CostRange(9, 9, 9), CostRange(0, tokens, tokens), CostRange(0, 0, 0), usd, None, True, {})
-    return CostPlan(9, 9, ("m",), True, (row,), {}, {"m": 1})
+    row = StrategyPlan(
+        strategy="rag",
+        calls=CostRange(9, 9, 9),
+        prompt_tokens=CostRange(0, tokens, tokens),
+        completion_tokens=CostRange(0, 0, 0),
+        usd=usd,
+        seconds=None,
+        exact=True,
+        states={},
+    )
+    return CostPlan(
+        questions=9, planned=9, models=("m",), exact_counts=True, strategies=(row,), speeds={}, at_once={"m": 1}
+    )
 
 
 @pytest.mark.parametrize(

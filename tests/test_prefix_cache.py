@@ -33,7 +33,10 @@ TEXTS = tuple(
     "while bleeding was more frequent from the fourth month on and mortality did not differ."
     for i in range(8)
 )
-PASSAGES = tuple(Passage(f"d{i}#0", f"d{i}", 0, 0, len(text), text, f"Trial {i}") for i, text in enumerate(TEXTS))
+PASSAGES = tuple(
+    Passage(id=f"d{i}#0", document_id=f"d{i}", ordinal=0, start=0, end=len(text), text=text, title=f"Trial {i}")
+    for i, text in enumerate(TEXTS)
+)
 RANKING = Ranking(tuple(Hit(passage, 1 / (rank + 1), rank) for rank, passage in enumerate(PASSAGES)), "dense")
 AROUND = 24
 """More tokens than the fence, the first label and the chat template of one map prompt add to its documents."""

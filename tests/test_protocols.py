@@ -8,7 +8,7 @@ import pytest
 
 from epicrisis.core.protocols import ChatRequest, Message
 
-REQUEST = ChatRequest((Message("user", "Which?"),), 10, temperature=0.7, top_p=0.9, seed=3)
+REQUEST = ChatRequest((Message("user", "Which?"),), max_tokens=10, temperature=0.7, top_p=0.9, seed=3)
 
 
 @pytest.mark.slow

@@ -23,8 +23,8 @@ from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.scorers import TermOverlapReranker
 from epicrisis.testing.stores import MemoryStore
 
-ASPIRIN = Document("pubmed:1", "Aspirin lowers the risk of preterm pre-eclampsia.", "Aspirin <b>", date="2017")
-ZINC = Document("pubmed:2", "Zinc shortens acute diarrhoea in children.", "Zinc", date="2002")
+ASPIRIN = Document("pubmed:1", "Aspirin lowers the risk of preterm pre-eclampsia.", title="Aspirin <b>", date="2017")
+ZINC = Document("pubmed:2", "Zinc shortens acute diarrhoea in children.", title="Zinc", date="2002")
 GOUT = Document("note:1", "Colchicine was started for gout.", patient="anna", date="2150-01")
 QUESTION = "Does aspirin prevent pre-eclampsia?"
 
@@ -229,7 +229,7 @@ def test_library_lists_counts_and_removes_documents(tmp_path: Path) -> None:
     encoder = HashingEncoder(64)
     with Library.create(tmp_path / "lib", encoder=encoder) as library:
         assert (len(library), bool(library), library.documents()) == (0, True, ())
-        library.add(ASPIRIN, Document("pubmed:2", "Aspirin harms children.", "Aspirin in children"))
+        library.add(ASPIRIN, Document("pubmed:2", "Aspirin harms children.", title="Aspirin in children"))
         assert [entry.id for entry in library.documents()] == ["pubmed:1", "pubmed:2"]
         # What is open reads the library as it is.
         assert len(library.search("aspirin", k=5)) == 2

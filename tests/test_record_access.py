@@ -15,7 +15,11 @@ from epicrisis.privacy.record_access import RecordAccess, watch_reading
 
 def retrieve(*documents: str) -> Retrieved:
     hits = [
-        Hit(Passage(f"{document}#0", document, 0, 0, 5, "Fever", patient="p1"), 1.0, rank)
+        Hit(
+            Passage(id=f"{document}#0", document_id=document, ordinal=0, start=0, end=5, text="Fever", patient="p1"),
+            1.0,
+            rank,
+        )
         for rank, document in enumerate(documents)
     ]
     return Retrieved(Ranking(tuple(hits), "dense"))

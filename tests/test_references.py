@@ -80,17 +80,17 @@ def test_real_pubmed_record_and_article_have_complete_references(data_folder: Pa
         if isinstance(item, Document | FileDocument):
             document = item.document if isinstance(item, FileDocument) else item
             passage = Passage(
-                f"{document.id}#0",
-                document.id,
-                0,
-                0,
-                len(document.text),
-                document.text,
-                document.title,
-                document.source,
-                document.date,
-                None,
-                document.metadata,
+                id=f"{document.id}#0",
+                document_id=document.id,
+                ordinal=0,
+                start=0,
+                end=len(document.text),
+                text=document.text,
+                title=document.title,
+                source=document.source,
+                date=document.date,
+                patient=None,
+                metadata=document.metadata,
             )
             reference = build_reference(passage)
             references.append(reference.describe(document.title, document.source, document.date))
@@ -135,7 +135,7 @@ def test_citation_states_page_and_section_of_its_sentence() -> None:
     """Not those of the beginning of the passage; a passage without offsets has its own."""
     text = "Methods were sound. Results were good."
     places = {"page": 3, "section": "Methods", "page_starts": [[120, 4]], "section_starts": [[120, "Results"]]}
-    passage = Passage("d#0", "d", 0, 100, 100 + len(text), text, metadata=places)
+    passage = Passage(id="d#0", document_id="d", ordinal=0, start=100, end=100 + len(text), text=text, metadata=places)
     quotations = [
         Quotation("d#0", text[:19], 100, 119),
         Quotation("d#0", text[20:], 120, 138),
@@ -154,14 +154,38 @@ def test_citation_states_page_and_section_of_its_sentence() -> None:
 
 @pytest.mark.parametrize("starts", [None, "x", [5], [["a", 4]], [[120]], [[120, True]], {"120": 4}])
 def test_page_starts_of_unexpected_types_are_ignored(starts: object) -> None:
-    passage = Passage("d#0", "d", 0, 100, 200, "Text.", metadata={"page": 3, "page_starts": starts})
+    passage = Passage(
+        id="d#0",
+        document_id="d",
+        ordinal=0,
+        start=100,
+        end=200,
+        text="Text.",
+        metadata={"page": 3, "page_starts": starts},
+    )
     assert build_reference(passage, 150).page in (3, None)
     assert build_reference(passage).page == 3
 
 
 def test_joined_passages_keep_their_pages() -> None:
-    first = Passage("d#0", "d", 0, 0, 50, "a" * 50, metadata={"page": 1, "page_starts": [[30, 2]], "journal": "BMJ"})
-    second = Passage("d#1", "d", 1, 40, 90, "a" * 50, metadata={"page": 2, "section": "End", "page_starts": [[60, 3]]})
+    first = Passage(
+        id="d#0",
+        document_id="d",
+        ordinal=0,
+        start=0,
+        end=50,
+        text="a" * 50,
+        metadata={"page": 1, "page_starts": [[30, 2]], "journal": "BMJ"},
+    )
+    second = Passage(
+        id="d#1",
+        document_id="d",
+        ordinal=1,
+        start=40,
+        end=90,
+        text="a" * 50,
+        metadata={"page": 2, "section": "End", "page_starts": [[60, 3]]},
+    )
     metadata = join_places((first, second))
     assert metadata == {
         "page": 1,
@@ -172,7 +196,16 @@ def test_joined_passages_keep_their_pages() -> None:
 
 
 def test_place_on_page_read_by_ocr_is_marked() -> None:
-    passage = Passage("d#0", "d", 0, 0, 4, "Text", "T", metadata={"page": 2, "pages_by_ocr": [2]})
+    passage = Passage(
+        id="d#0",
+        document_id="d",
+        ordinal=0,
+        start=0,
+        end=4,
+        text="Text",
+        title="T",
+        metadata={"page": 2, "pages_by_ocr": [2]},
+    )
     assert build_reference(passage).describe_place() == "page 2 (read by OCR)"
     passage = replace(passage, metadata={"page": 1, "pages_by_ocr": [2]})
     assert build_reference(passage).describe_place() == "page 1"

@@ -30,13 +30,30 @@ def abstract(
     **metadata: Any,
 ) -> Passage:
     """A document of one sentence."""
-    return Passage(f"{id_}#0", id_, 0, 0, len(text), text, title, "export", date, patient, metadata)
+    return Passage(
+        id=f"{id_}#0",
+        document_id=id_,
+        ordinal=0,
+        start=0,
+        end=len(text),
+        text=text,
+        title=title,
+        source="export",
+        date=date,
+        patient=patient,
+        metadata=metadata,
+    )
 
 
 def answer_with(*read: Passage) -> Answer:
     """An answer that quotes each of these documents."""
     _, citations = cite("", [Quotation(passage.id, passage.text, 0, len(passage.text)) for passage in read], read)
-    return Answer(Question("Does aspirin reduce stroke?", form="open"), "rag", "answered", citations=citations)
+    return Answer(
+        question=Question("Does aspirin reduce stroke?", form="open"),
+        strategy="rag",
+        state="answered",
+        citations=citations,
+    )
 
 
 @pytest.mark.parametrize(

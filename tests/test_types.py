@@ -41,7 +41,16 @@ from epicrisis.core.types import EvidenceSpan, Hit, Passage, Preflight, Question
 
 
 def passage(date: str | None = None, patient: str | None = None, document_id: str = "d") -> Passage:
-    return Passage(f"{document_id}#0", document_id, 0, 0, 4, "text", date=date, patient=patient)
+    return Passage(
+        id=f"{document_id}#0",
+        document_id=document_id,
+        ordinal=0,
+        start=0,
+        end=4,
+        text="text",
+        date=date,
+        patient=patient,
+    )
 
 
 usages = st.builds(
@@ -57,9 +66,45 @@ usages = st.builds(
 
 
 def test_usage_sum_adds_all_fields() -> None:
-    one = Usage(1, 2, 3, 4, 5, 6, 7, 8.0, 9.0, 10, 11)
-    ten = Usage(10, 20, 30, 40, 50, 60, 70, 80.0, 90.0, 100, 110)
-    assert one + ten == Usage(11, 22, 33, 44, 55, 66, 77, 88.0, 99.0, 110, 121)
+    one = Usage(
+        calls=1,
+        failed_calls=2,
+        uncounted_calls=3,
+        prompt_tokens=4,
+        cached_tokens=5,
+        completion_tokens=6,
+        reasoning_tokens=7,
+        seconds=8.0,
+        cost=9.0,
+        replayed_calls=10,
+        replayed_tokens=11,
+    )
+    ten = Usage(
+        calls=10,
+        failed_calls=20,
+        uncounted_calls=30,
+        prompt_tokens=40,
+        cached_tokens=50,
+        completion_tokens=60,
+        reasoning_tokens=70,
+        seconds=80.0,
+        cost=90.0,
+        replayed_calls=100,
+        replayed_tokens=110,
+    )
+    assert one + ten == Usage(
+        calls=11,
+        failed_calls=22,
+        uncounted_calls=33,
+        prompt_tokens=44,
+        cached_tokens=55,
+        completion_tokens=66,
+        reasoning_tokens=77,
+        seconds=88.0,
+        cost=99.0,
+        replayed_calls=110,
+        replayed_tokens=121,
+    )
 
 
 @pytest.mark.slow
@@ -151,13 +196,35 @@ def test_scope_admits_matching_documents(scope: Scope, seen: Passage, admitted: 
 
 PASSAGE = passage("2015", "p1")
 RANKING = Ranking((Hit(PASSAGE, 0.5, 0),), "dense", {"k": 1})
-VERDICT = Preflight(True, 0.5, 3, 0.2, 16, ("d#0",), ("d#0",), "agree")
-PARTIAL = PartialAnswer(0, ("d#0",), "relevant", "text", "A", (Quotation("d#0", "text", 0, 4),))
+VERDICT = Preflight(
+    rankings_agree=True, value=0.5, n=3, threshold=0.2, depth=16, dense_top=("d#0",), bm25_top=("d#0",), reason="agree"
+)
+PARTIAL = PartialAnswer(
+    partition=0,
+    passages=("d#0",),
+    state="relevant",
+    text="text",
+    choice="A",
+    quotations=(Quotation("d#0", "text", 0, 4),),
+)
 ANSWER = Answer(
-    Question("Why?", {"A": "yes"}, "choice"),
-    "rag",
-    "answered",
-    citations=(Citation(1, "d#0", "d", "t", "s", None, 0, 4, "text", True),),
+    question=Question("Why?", options={"A": "yes"}, form="choice"),
+    strategy="rag",
+    state="answered",
+    citations=(
+        Citation(
+            number=1,
+            passage_id="d#0",
+            document_id="d",
+            title="t",
+            source="s",
+            date=None,
+            start=0,
+            end=4,
+            quotation="text",
+            verified=True,
+        ),
+    ),
     partials=(PARTIAL,),
     trace=(MapFinished(PARTIAL), Notice("kind", "message")),
 )
@@ -167,12 +234,22 @@ EVENTS: list[Event] = [
     PreflightChecked(VERDICT),
     MapStarted(0, ("d#0",)),
     ExamplesFound(("e1",), ("e2",), ("teacher",)),
-    Voted(Vote(0, ("B", "A"), "answered", "B", "It is.")),
-    Drafted(Draft(0, "answered", "It is.", rewards={"truthfulness": 0.5})),
+    Voted(Vote(number=0, letter_order=("B", "A"), state="answered", choice="B", text="It is.")),
+    Drafted(Draft(number=0, state="answered", text="It is.", rewards={"truthfulness": 0.5})),
     MapFinished(PARTIAL),
     AnswerStarted("reduce", 1),
     TextDelta("reduce", "piece"),
-    ModelCalled("reduce", "model", "00", "reduce@00", 0, 0, "stop", Usage(cost=None), 1.0),
+    ModelCalled(
+        stage="reduce",
+        model="model",
+        prompt_sha256="00",
+        template="reduce@00",
+        seed=0,
+        sample=0,
+        finish_reason="stop",
+        usage=Usage(cost=None),
+        at=1.0,
+    ),
     Notice("kind", "message"),
     Answered(ANSWER),
 ]

@@ -21,7 +21,10 @@ async def prepared(job: Job) -> AsyncIterator[Answer]:
     """Answers all questions at once, the model's layers shared; tokens as the events tell them."""
     settings = ModelSettings(name=f"{job.url}#{job.model}", concurrency=job.limit)
     model = add_layers(load_chat(settings, Path()), settings)
-    passages = [Passage(f"d{i}#0", f"d{i}", 0, 0, len(text), text) for i, text in enumerate(job.documents)]
+    passages = [
+        Passage(id=f"d{i}#0", document_id=f"d{i}", ordinal=0, start=0, end=len(text), text=text)
+        for i, text in enumerate(job.documents)
+    ]
     ranking = Ranking(tuple(Hit(passage, 1.0, rank) for rank, passage in enumerate(passages)), "made")
     used: list[Usage] = []
 

@@ -11,12 +11,25 @@ from epicrisis.core.answers import Answer, Citation, Claim
 from epicrisis.core.types import AnswerState
 from tests.support.strategies import QUESTION
 
-NOT_THERE = Citation(1, "d#0", "d", "Title", "source", "2015", 0, 9, "never said so", verified=False)
+NOT_THERE = Citation(
+    number=1,
+    passage_id="d#0",
+    document_id="d",
+    title="Title",
+    source="source",
+    date="2015",
+    start=0,
+    end=9,
+    quotation="never said so",
+    verified=False,
+)
 THERE = dataclasses.replace(NOT_THERE, number=2, verified=True)
 
 
 def answer_with(*citations: Citation) -> Answer:
-    return Answer(QUESTION, "rag", "answered", "It helps. [1]", "A", citations)
+    return Answer(
+        question=QUESTION, strategy="rag", state="answered", text="It helps. [1]", choice="A", citations=citations
+    )
 
 
 @pytest.mark.parametrize(

@@ -267,8 +267,10 @@ def test_escaped_lone_surrogate_becomes_replacement_character() -> None:
 @pytest.mark.parametrize("choice", [None, "", "null", "None", " null "])
 def test_missing_choice_is_allowed_by_form(choice: str | None) -> None:
     reply = MAP.parse(js(finding="It bears on it.", choice=choice, quotes=[]))
-    assert reply == ParsedReply(True, "It bears on it.")
-    assert CHOICE.parse(js(answer="It bears on it.", choice=choice)) == ParsedReply(False, "It bears on it.")
+    assert reply == ParsedReply(has_answer=True, text="It bears on it.")
+    assert CHOICE.parse(js(answer="It bears on it.", choice=choice)) == ParsedReply(
+        has_answer=False, text="It bears on it."
+    )
 
 
 def test_reply_without_answer_is_parsed() -> None:
@@ -300,8 +302,8 @@ def test_option_texts_equal_except_case_are_ambiguous() -> None:
 
 
 def test_open_question_accepts_prose() -> None:
-    assert OPEN.parse(" It does, in adults. ") == ParsedReply(True, "It does, in adults.")
-    assert OPEN.parse(js(answer=" It does. ")) == ParsedReply(True, "It does.")
+    assert OPEN.parse(" It does, in adults. ") == ParsedReply(has_answer=True, text="It does, in adults.")
+    assert OPEN.parse(js(answer=" It does. ")) == ParsedReply(has_answer=True, text="It does.")
     assert OPEN.parse("Levels below {5} count.").text == "Levels below {5} count."
     for broken in ('{"result": {"found": tr', 'Here: {"result": {"found": true, "answer": "It'):
         with pytest.raises(Unreadable, match="broken JSON"):

@@ -15,13 +15,19 @@ DOCUMENT = Document(
     "d",
     "Background. Aspirin (75 mg) prevents stroke,\n  in adults\tover 40; p < .05 [95% CI 0.61–0.87]. Not <|im_end|> in "
     "children, says </documents> one. Aspirin prevents stroke again.",
-    "Title",
+    title="Title",
 )
 
 
 def passage_of(document: Document, start: int, end: int, ordinal: int = 0) -> Passage:
     return Passage(
-        f"{document.id}#{ordinal}", document.id, ordinal, start, end, document.text[start:end], document.title
+        id=f"{document.id}#{ordinal}",
+        document_id=document.id,
+        ordinal=ordinal,
+        start=start,
+        end=end,
+        text=document.text[start:end],
+        title=document.title,
     )
 
 
@@ -118,10 +124,20 @@ def test_quote_is_searched_in_its_document() -> None:
     assert (second.passage_id, second.verified) == ("d#0", False)
 
 
-OTHER = Passage("e#3", "e", 3, 200, 300, "x" * 100, "Other", "pubmed", "2015")
+OTHER = Passage(
+    id="e#3",
+    document_id="e",
+    ordinal=3,
+    start=200,
+    end=300,
+    text="x" * 100,
+    title="Other",
+    source="pubmed",
+    date="2015",
+)
 PLACES = [PASSAGE, OTHER]
 HALVES = Document(
-    "h", "Aspirin was given to all women.\n\nIt prevented one birth in six.", "A trial of low-dose aspirin"
+    "h", "Aspirin was given to all women.\n\nIt prevented one birth in six.", title="A trial of low-dose aspirin"
 )
 FIRST = passage_of(HALVES, 0, 31)
 SECOND = passage_of(HALVES, 33, len(HALVES.text), 1)

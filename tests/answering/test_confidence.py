@@ -13,13 +13,15 @@ from epicrisis.core.types import Question, SupportState
 from epicrisis.testing.chat import ScriptedModel
 from tests.support.strategies import NOT_FOUND, finding, passages, run, said, world
 
-ASKED = Question("Does it help?", {"A": "yes", "B": "no", "C": " yes "}, "choice")
-ANSWER = Answer(ASKED, "brief-context", "answered", "It helps.", "A")
-CALIBRATION = ConfidenceCalibration(4.0, -2.0, "brief-context", ("qwen",), ("parts",), 100)
+ASKED = Question("Does it help?", options={"A": "yes", "B": "no", "C": " yes "}, form="choice")
+ANSWER = Answer(question=ASKED, strategy="brief-context", state="answered", text="It helps.", choice="A")
+CALIBRATION = ConfidenceCalibration(
+    slope=4.0, intercept=-2.0, strategy="brief-context", models=("qwen",), components=("parts",), n=100
+)
 
 
 def partial(state: str, choice: str | None = None) -> PartialAnswer:
-    return PartialAnswer(0, ("d#0",), state, choice=choice)  # type: ignore[arg-type]
+    return PartialAnswer(partition=0, passages=("d#0",), state=state, choice=choice)  # type: ignore[arg-type]
 
 
 def claims(*states: SupportState) -> tuple[Claim, ...]:
@@ -46,7 +48,7 @@ def test_parts_without_choice_give_no_confidence() -> None:
 
 def test_distribution_of_votes_and_of_letter_have_own_names() -> None:
     answer = replace(ANSWER, distribution={"A": 0.75, "B": 0.25})
-    vote = Vote(0, ("A", "B", "C"), "answered", "A")
+    vote = Vote(number=0, letter_order=("A", "B", "C"), state="answered", choice="A")
     assert estimate_confidence(answer) == Confidence(0.75, {"probability": 0.75})
     assert estimate_confidence(replace(answer, votes=(vote,))) == Confidence(0.75, {"votes": 0.75})
 
@@ -78,7 +80,13 @@ def test_answer_without_answered_state_has_no_confidence(state: str) -> None:
 
 
 def test_open_answer_has_confidence_of_its_claims_alone() -> None:
-    answer = Answer(Question("What helps?"), "brief-context", "answered", "Rest.", claims=claims("supported"))
+    answer = Answer(
+        question=Question("What helps?"),
+        strategy="brief-context",
+        state="answered",
+        text="Rest.",
+        claims=claims("supported"),
+    )
     answer = replace(answer, partials=(partial("relevant"),))
     assert estimate_confidence(answer) == Confidence(1.0, {"claims": 1.0})
 

@@ -31,7 +31,16 @@ def study(number: int, text: str, kind: str | None = TRIAL, *, retracted: bool =
         metadata = {"mesh": ["Cohort Studies"]}
     if retracted:
         metadata["retracted"] = True
-    return Passage(f"d{number}#0", f"d{number}", 0, 0, len(text), text, f"Study {number}", metadata=metadata)
+    return Passage(
+        id=f"d{number}#0",
+        document_id=f"d{number}",
+        ordinal=0,
+        start=0,
+        end=len(text),
+        text=text,
+        title=f"Study {number}",
+        metadata=metadata,
+    )
 
 
 def quote(passage: Passage) -> Quotation:
@@ -39,7 +48,14 @@ def quote(passage: Passage) -> Quotation:
 
 
 def part(number: int, passage: Passage, choice: str | None, quotation: Quotation | None = None) -> PartialAnswer:
-    return PartialAnswer(number, (passage.id,), "relevant", "It says so.", choice, (quotation or quote(passage),))
+    return PartialAnswer(
+        partition=number,
+        passages=(passage.id,),
+        state="relevant",
+        text="It says so.",
+        choice=choice,
+        quotations=(quotation or quote(passage),),
+    )
 
 
 def conflicts_of(answer: Answer, *read: Passage) -> tuple[Conflict, ...]:
@@ -49,7 +65,7 @@ def conflicts_of(answer: Answer, *read: Passage) -> tuple[Conflict, ...]:
 def sentences(*read: Passage, question: Question = OPEN_QUESTION, text: str = "") -> Answer:
     """An answer of plain RAG that quotes each of these abstracts."""
     written, citations = cite(text, list(map(quote, read)), read)
-    return Answer(question, "rag", "answered", text=written, citations=citations)
+    return Answer(question=question, strategy="rag", state="answered", text=written, citations=citations)
 
 
 def in_parts(choices: Mapping[Passage, str] | list[tuple[Passage, str]], choice: str | None = "A") -> Answer:
@@ -58,7 +74,15 @@ def in_parts(choices: Mapping[Passage, str] | list[tuple[Passage, str]], choice:
     read = [passage for passage, _ in pairs]
     text, citations = cite("It does.", list(map(quote, read)), read)
     partials = tuple(part(number, passage, letter) for number, (passage, letter) in enumerate(pairs))
-    return Answer(QUESTION, "brief-context", "answered", text, choice, citations, partials)
+    return Answer(
+        question=QUESTION,
+        strategy="brief-context",
+        state="answered",
+        text=text,
+        choice=choice,
+        citations=citations,
+        partials=partials,
+    )
 
 
 YES = [study(1, "Aspirin prevented stroke."), study(2, "Stroke fell with aspirin."), study(3, "Fewer had it.", COHORT)]
@@ -111,7 +135,9 @@ def test_opposite_sentence_of_same_document_is_not_cited_on_its_side() -> None:
         quote(other),
     ]
     text, citations = cite("", quotations, [both, other])
-    (conflict,) = conflicts_of(Answer(question, "rag", "answered", text, citations=citations), both, other)
+    (conflict,) = conflicts_of(
+        Answer(question=question, strategy="rag", state="answered", text=text, citations=citations), both, other
+    )
     assert {side.label: side.citations for side in conflict.sides} == {"an increase": (1,), "a decrease": (3,)}
 
 
@@ -135,7 +161,7 @@ def test_agreeing_or_silent_parts_give_no_conflict() -> None:
 
 
 def test_options_with_equal_text_are_one_side() -> None:
-    question = Question("Does it?", {"A": "yes", "B": "no", "C": "yes"}, "choice")
+    question = Question("Does it?", options={"A": "yes", "B": "no", "C": "yes"}, form="choice")
     answer = replace(in_parts([(YES[0], "A"), (YES[1], "C")]), question=question)
     assert conflicts_of(answer, *YES) == ()
 
@@ -205,14 +231,14 @@ def test_answer_against_the_direction_of_its_sentences_is_a_side() -> None:
 @pytest.mark.parametrize(("choice", "count"), [("A", 2), ("B", 0), ("C", 2), (None, 0)])
 def test_option_against_the_direction_of_the_sentences_is_a_side(choice: str | None, count: int) -> None:
     options = {"A": "higher", "B": "lower", "C": "no difference"}
-    question = Question("What is the effect of aspirin compared with placebo on stroke?", options)
+    question = Question("What is the effect of aspirin compared with placebo on stroke?", options=options)
     answer = replace(sentences(FALL, question=question), choice=choice)
     assert sum(len(conflict.sides) for conflict in conflicts_of(answer, FALL)) == count
 
 
 def test_direction_that_the_evidence_chose_is_no_side_of_its_own() -> None:
     options = {"A": "higher", "B": "lower"}
-    question = Question("What is the effect of aspirin compared with placebo on stroke?", options)
+    question = Question("What is the effect of aspirin compared with placebo on stroke?", options=options)
     answer = replace(sentences(FALL, question=question), choice="A", strategy="evidence")
     assert conflicts_of(answer, FALL) == ()
 
@@ -229,7 +255,7 @@ def test_document_counts_once_by_its_first_sentence() -> None:
     cut = both.index("The rates")
     quotations = [Quotation(passage.id, both[: cut - 1], 0, cut - 1), Quotation(passage.id, both[cut:], cut, len(both))]
     _, citations = cite("", quotations, [passage])
-    answer = Answer(OPEN_QUESTION, "rag", "answered", citations=citations)
+    answer = Answer(question=OPEN_QUESTION, strategy="rag", state="answered", citations=citations)
     assert conflicts_of(answer, passage) == ()
 
 
@@ -254,9 +280,19 @@ def test_evidence_without_model_says_that_nothing_decided() -> None:
 
 
 def test_votes_for_different_options_conflict() -> None:
-    votes = tuple(Vote(number, ("A", "B"), "answered", letter) for number, letter in enumerate("BAA"))
-    failed = Vote(3, ("A", "B"), "unparsed")
-    answer = Answer(QUESTION, "self-consistency", "answered", choice="A", votes=(*votes, failed), decided_by="majority")
+    votes = tuple(
+        Vote(number=number, letter_order=("A", "B"), state="answered", choice=letter)
+        for number, letter in enumerate("BAA")
+    )
+    failed = Vote(number=3, letter_order=("A", "B"), state="unparsed")
+    answer = Answer(
+        question=QUESTION,
+        strategy="self-consistency",
+        state="answered",
+        choice="A",
+        votes=(*votes, failed),
+        decided_by="majority",
+    )
     (conflict,) = conflicts_of(answer)
     assert conflict.describe() == "2 for A (yes): 2 votes; 1 for B (no): 1 vote. Decided by: votes (majority)"
     assert [side.votes for side in conflict.sides] == [(1, 2), (0,)]

@@ -52,9 +52,11 @@ def ask_in(asked: World, **more: Any) -> ParsedReply:
 def test_valid_reply_makes_one_call() -> None:
     model = in_turn(GOOD)
     asked = world(model, (), seed=7, sampling={"writer": Sampling(0.25), "map": Sampling(1.0)})
-    assert ask_in(asked) == ParsedReply(True, "It does so.", "A")
+    assert ask_in(asked) == ParsedReply(has_answer=True, text="It does so.", choice="A")
     (request,) = model.requests
-    assert request == ChatRequest(PROMPT.messages, FORM.max_tokens, 0.25, seed=7, sample=0, schema=FORM.schema())
+    assert request == ChatRequest(
+        PROMPT.messages, max_tokens=FORM.max_tokens, temperature=0.25, seed=7, sample=0, schema=FORM.schema()
+    )
     (called,) = asked.events
     assert isinstance(called, ModelCalled)
     assert (called.stage, called.model, called.finish_reason, called.seed, called.sample) == (
@@ -118,7 +120,7 @@ class _Ends(ScriptedModel):
     async def complete(self, request: ChatRequest, on_delta: DeltaCallback | None = None) -> ChatReply:
         reply = await super().complete(request, on_delta)
         usage = Usage(calls=1 + self._failed, failed_calls=self._failed)
-        return ChatReply(reply.text, self._ends.pop(0), reply.model, usage)
+        return ChatReply(text=reply.text, finish_reason=self._ends.pop(0), model=reply.model, usage=usage)
 
 
 def test_reply_ended_by_length_is_requested_again() -> None:
@@ -232,7 +234,9 @@ def test_call_is_cancelled_at_deadline() -> None:
     assert len(model.requests) == 1
     (called,) = asked.of(ModelCalled)
     assert called.finish_reason == "EndpointTimeout"
-    assert called.usage == Usage(1, 1, 1, cost=None), "what it had cost is unknown, not nothing"
+    assert called.usage == Usage(calls=1, failed_calls=1, uncounted_calls=1, cost=None), (
+        "what it had cost is unknown, not nothing"
+    )
 
 
 def test_no_call_is_sent_after_deadline() -> None:

@@ -54,7 +54,7 @@ def test_words_absent_from_documents_are_requested_again_then_unparsed() -> None
 
 
 def test_truncated_copy_drops_last_word() -> None:
-    note = Passage("n#0", "n", 0, 0, 1000, "word " * 200)
+    note = Passage(id="n#0", document_id="n", ordinal=0, start=0, end=1000, text="word " * 200)
     longest = ("word " * 80)[:SPAN_CHARACTERS]
     assert len(longest) == SPAN_CHARACTERS
     filled = longest[:-3] + "p4s"
@@ -105,19 +105,24 @@ def test_parts_with_absent_words_are_unparsed() -> None:
     ],
 )
 def test_span_has_whole_words_and_numbers(words: str, text: str) -> None:
-    note = Passage("n#0", "n", 0, 0, len(text), text)
+    note = Passage(id="n#0", document_id="n", ordinal=0, start=0, end=len(text), text=text)
     with pytest.raises(Unreadable):
         SpanFormat((note,)).parse(span(words))
 
 
 @pytest.mark.parametrize(("words", "text"), [("5 mg", "(5 mg)"), ("5.5", "a level of 5.5."), ("no", "no, never")])
 def test_span_between_signs_is_whole(words: str, text: str) -> None:
-    assert SpanFormat((Passage("n#0", "n", 0, 0, len(text), text),)).parse(span(words)).text == words
+    assert (
+        SpanFormat((Passage(id="n#0", document_id="n", ordinal=0, start=0, end=len(text), text=text),))
+        .parse(span(words))
+        .text
+        == words
+    )
 
 
 def test_short_span_of_other_document_is_no_answer() -> None:
     """`aspirin` stands everywhere; the document that was named must have it."""
-    other = Passage("e#0", "e", 0, 0, 8, "Warfarin")
+    other = Passage(id="e#0", document_id="e", ordinal=0, start=0, end=8, text="Warfarin")
     with pytest.raises(Unreadable, match="the document that the reply names"):
         SpanFormat((other, *passages(1))).parse(span("aspirin", doc=1))
     assert SpanFormat((other, *passages(1))).parse(span("aspirin lowers risk", doc=1)).quotes[0][0] == 2

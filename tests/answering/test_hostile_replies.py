@@ -51,7 +51,10 @@ HOSTILE = {
 
 def _ranking() -> Ranking:
     text = "In trial 1 of the drug the risk was lower by 4 per cent. " * 20
-    passages = [Passage(f"{number}#0", f"{number}", 0, 0, len(text), text) for number in range(4)]
+    passages = [
+        Passage(id=f"{number}#0", document_id=f"{number}", ordinal=0, start=0, end=len(text), text=text)
+        for number in range(4)
+    ]
     return Ranking(tuple(Hit(passage, 1.0, rank) for rank, passage in enumerate(passages)), "made")
 
 
@@ -76,7 +79,7 @@ async def _answer(model: ChatModel, events: list[Event]) -> tuple[Answer, float]
         emit=events.append,
         retrieve=retrieve,
     )
-    question = Question("Is the risk lower?", {"A": "yes", "B": "no"}, form="choice", id="1")
+    question = Question("Is the risk lower?", options={"A": "yes", "B": "no"}, form="choice", id="1")
     stop = asyncio.Event()
     turns = asyncio.create_task(_longest_turn(stop))
     try:

@@ -13,7 +13,7 @@ from epicrisis.core.types import Question
 from epicrisis.testing.chat import ScriptedModel
 from tests.support.strategies import OPEN_QUESTION, run, world
 
-ASKED = Question("What is it?", {"A": "gout", "B": "scurvy", "C": "rickets"}, "choice")
+ASKED = Question("What is it?", options={"A": "gout", "B": "scurvy", "C": "rickets"}, form="choice")
 
 
 def telling(told: Mapping[str, float]) -> ScriptedModel:
@@ -44,7 +44,7 @@ def test_equally_probable_options_are_no_choice() -> None:
 
 
 def test_probabilities_of_equal_texts_are_summed() -> None:
-    asked = Question("Which?", {"A": "other", "B": "same", "C": "same"}, "choice")
+    asked = Question("Which?", options={"A": "other", "B": "same", "C": "same"}, form="choice")
     answer = run(zero_shot, world(telling({"A": 0.4, "B": 0.3, "C": 0.3}), ()), asked)
     assert answer.choice == "B"
     confidence = estimate_confidence(answer)

@@ -162,7 +162,7 @@ def test_unanswered_question_without_route_abstains_after_one_call() -> None:
 
 
 def test_choice_of_unanswerable_option_is_routed() -> None:
-    question = Question("Did it?", {"A": "yes", "B": "The record does not say"}, "choice")
+    question = Question("Did it?", options={"A": "yes", "B": "The record does not say"}, form="choice")
     reply = said(quotes=[], answer="Unknown.", choice="B")
     model = ScriptedModel(by_stage(rag=reply, map=quoting(0, 1), reduce=REDUCED))
     assert run(rag, world(model, passages(4), route="brief-context"), question).choice == "A"
@@ -219,7 +219,12 @@ def ranked(*scores: float, per_document: int = 1) -> Ranking:
     found: list[tuple[Passage, float]] = []
     for number, score in enumerate(scores):
         document = f"d{number // per_document}"
-        found.append((Passage(f"{document}#{number}", document, number, 0, 4, "text"), score))
+        found.append(
+            (
+                Passage(id=f"{document}#{number}", document_id=document, ordinal=number, start=0, end=4, text="text"),
+                score,
+            )
+        )
     return Ranking(build_hits(found), "dense", {"k": 9})
 
 

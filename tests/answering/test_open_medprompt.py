@@ -19,7 +19,7 @@ from epicrisis.settings.tables import RefineSettings
 from epicrisis.testing.chat import ScriptedModel
 from tests.support.strategies import NOT_FOUND, OPEN_QUESTION, QUESTION, items_of, run, world
 
-EXAMPLES = Examples((Example("e0", "What helps in gout?", "Colchicine does."),))
+EXAMPLES = Examples((Example(id="e0", text="What helps in gout?", answer="Colchicine does."),))
 
 
 async def found(question: Question) -> Examples:
@@ -107,7 +107,14 @@ def test_multiple_choice_prompt_has_options_and_gives_choice() -> None:
     assert all("A. yes" in request.messages[-1].content for request in model.requests)
 
 
-WITH_OPTIONS = Example("e1", "What stops it?", "It is B.", {"A": "iron", "B": "vitamin K"}, "B", "It clots.")
+WITH_OPTIONS = Example(
+    id="e1",
+    text="What stops it?",
+    answer="It is B.",
+    options={"A": "iron", "B": "vitamin K"},
+    choice="B",
+    reasoning="It clots.",
+)
 
 
 @pytest.mark.parametrize("strategy", [ensemble_refining, self_reflection])

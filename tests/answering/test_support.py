@@ -19,14 +19,27 @@ from tests.support.scorers import TermOverlapVerifier
 from tests.support.strategies import OPEN_QUESTION
 
 SENTENCE = "Aspirin lowered the risk of stroke by 9 % in 412 adults."
-CITATION = Citation(1, "d#0", "d", "Aspirin trial", "source", "2015", 0, len(SENTENCE), SENTENCE, verified=True)
+CITATION = Citation(
+    number=1,
+    passage_id="d#0",
+    document_id="d",
+    title="Aspirin trial",
+    source="source",
+    date="2015",
+    start=0,
+    end=len(SENTENCE),
+    quotation=SENTENCE,
+    verified=True,
+)
 
 
 def answer_of(*texts: str, citations: Sequence[Citation] = (CITATION,), question: Question = OPEN_QUESTION) -> Answer:
     numbers = tuple(citation.number for citation in citations)
     claims = [Claim(text, numbers) for text in texts]
     text = " ".join(f"{text} [1]" for text in texts)
-    return Answer(question, "rag", "answered", text, citations=tuple(citations), claims=tuple(claims))
+    return Answer(
+        question=question, strategy="rag", state="answered", text=text, citations=tuple(citations), claims=tuple(claims)
+    )
 
 
 def check(
@@ -127,7 +140,7 @@ def test_question_without_answer_is_not_checked(state: AnswerState) -> None:
 
 
 def test_unanswerable_option_is_not_checked() -> None:
-    question = Question("Dose?", {"A": "5 mg", "B": "The record does not say"}, "choice")
+    question = Question("Dose?", options={"A": "5 mg", "B": "The record does not say"}, form="choice")
     answer = replace(answer_of("The dose of 7 mg is missing.", question=question), choice="B")
     assert check(answer, "nli", "withhold", FixedVerifier()) is answer
     assert check(replace(answer, choice="A")).claims[0].is_doubtful
@@ -157,7 +170,7 @@ def test_withhold_leaves_out_claims_their_citations_and_text() -> None:
 
 
 def test_withhold_keeps_the_choice_of_a_question_with_options() -> None:
-    question = Question("Dose?", {"A": "5 mg", "B": "9 mg"}, "choice")
+    question = Question("Dose?", options={"A": "5 mg", "B": "9 mg"}, form="choice")
     answer = check(replace(answer_of("It is 7 mg.", question=question), choice="A"), unsupported="withhold")
     assert (answer.state, answer.choice, answer.text, answer.citations) == ("answered", "A", "", ())
     assert [claim.text for claim in answer.withheld_claims] == ["It is 7 mg."]
@@ -186,7 +199,7 @@ def test_opposite_claims_on_a_sentence_that_cannot_be_read_are_both_withheld() -
 
 def documents_of(*sentences: str) -> GivenDocuments:
     text = " ".join(sentences)
-    passage = Passage("t#0", "t", 0, 0, len(text), text, title="Aspirin trial")
+    passage = Passage(id="t#0", document_id="t", ordinal=0, start=0, end=len(text), text=text, title="Aspirin trial")
     spans = [(text.index(sentence), text.index(sentence) + len(sentence)) for sentence in sentences]
 
     async def rank(_: str, k: int) -> list[Sentence]:

@@ -23,7 +23,12 @@ def votes(stated: str) -> list[Vote]:
     """One a letter; `-` abstained, `?` could not be read, `!` failed."""
     states: dict[str, AnswerState] = {"-": "abstained", "?": "unparsed", "!": "failed"}
     return [
-        Vote(i, tuple(LETTERS), states.get(each, "answered"), None if each in states else each)
+        Vote(
+            number=i,
+            letter_order=tuple(LETTERS),
+            state=states.get(each, "answered"),
+            choice=None if each in states else each,
+        )
         for i, each in enumerate(stated)
     ]
 

@@ -91,7 +91,7 @@ def test_model_answer_shows_verdict_and_first_claim(tmp_path: Path, width: int, 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
 def test_abstention_shows_its_reason(tmp_path: Path, width: int, height: int) -> None:
-    documents = [Document("d1", "The bridge was built of steel and painted green.", "Bridges", date="2001")]
+    documents = [Document("d1", "The bridge was built of steel and painted green.", title="Bridges", date="2001")]
     library = open_library(tmp_path / "lib", None, documents, strategy="evidence")
 
     async def steps(visit: Visit) -> None:

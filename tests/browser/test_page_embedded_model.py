@@ -33,7 +33,7 @@ def read_abstracts(folder: Path) -> Iterator[Document]:
     with gzip.open(folder / "abstracts" / "abstracts.jsonl.gz", "rt", encoding="utf-8") as lines:
         for line, _ in zip(lines, range(ABSTRACTS), strict=False):
             row: dict[str, Any] = json.loads(line)
-            yield Document(row["id"], row["text"], row["title"], "PubMed")
+            yield Document(row["id"], row["text"], title=row["title"], source="PubMed")
 
 
 async def ask(page: Page, question: str, strategy: str) -> None:

@@ -26,7 +26,7 @@ REPLY = {"found": True, "quotes": [{"doc": 1, "quote": QUOTE}], "answer": "It do
 @pytest.fixture
 def trials(tmp_path: Path) -> Path:
     metadata = {"publication_types": ["Randomized Controlled Trial"], "retracted": True, "journal": "Gut"}
-    document = Document("a", f"{QUOTE} in adults.", "Aspirin for prevention", date="2015", metadata=metadata)
+    document = Document("a", f"{QUOTE} in adults.", title="Aspirin for prevention", date="2015", metadata=metadata)
     with library(tmp_path / "trials", [document]) as store:
         return store.path
 
@@ -136,13 +136,28 @@ def test_ask_file_refuses_page_as_output(trials: Path, run: Run, tmp_path: Path)
 
 
 def call(tokens: int) -> ModelCalled:
-    return ModelCalled("rag", "m", "", "", 0, 0, "stop", Usage(calls=1, prompt_tokens=tokens), at=0.0)
+    return ModelCalled(
+        stage="rag",
+        model="m",
+        prompt_sha256="",
+        template="",
+        seed=0,
+        sample=0,
+        finish_reason="stop",
+        usage=Usage(calls=1, prompt_tokens=tokens),
+        at=0.0,
+    )
 
 
 def test_progress_counts_parts_and_tokens() -> None:
     progress = AnswerProgress()
     assert progress.describe() == "Opening the library and the model, 0 s"
-    for event in (MapStarted(0, ()), MapStarted(1, ()), call(1200), MapFinished(PartialAnswer(0, (), "nothing"))):
+    for event in (
+        MapStarted(0, ()),
+        MapStarted(1, ()),
+        call(1200),
+        MapFinished(PartialAnswer(partition=0, passages=(), state="nothing")),
+    ):
         progress.follow(event)
     progress.follow(AnswerStarted("reduce", 1))
     progress.follow(TextDelta("reduce", "It"))

@@ -30,12 +30,20 @@ WRONG = "Aspirin lowered the risk of stroke by 12 %."
 FLAGS = ("--by", "bm25", "--setting", "cache.mode=off", "--strategy", "rag", "--setting", "citing=quotes")
 REASON = "its sentences do not say 12 %"
 
-PASSAGE = Passage("a#0", "a", 0, 0, len(SENTENCE), SENTENCE, title="Aspirin for primary prevention")
+PASSAGE = Passage(
+    id="a#0",
+    document_id="a",
+    ordinal=0,
+    start=0,
+    end=len(SENTENCE),
+    text=SENTENCE,
+    title="Aspirin for primary prevention",
+)
 
 
 @pytest.fixture
 def trials(tmp_path: Path) -> Path:
-    with library(tmp_path / "trials", [Document("a", SENTENCE, "Aspirin for primary prevention")]) as store:
+    with library(tmp_path / "trials", [Document("a", SENTENCE, title="Aspirin for primary prevention")]) as store:
         return store.path
 
 
@@ -90,7 +98,7 @@ def test_open_pipeline_with_missing_entailment_model_is_refused(trials: Path) ->
 
 
 def answer_with(settings: Settings, models: Mapping[str, ScriptedModel], **components: Any) -> Answer:
-    passage = Passage("a#0", "a", 0, 0, len(SENTENCE), SENTENCE, title="Aspirin")
+    passage = Passage(id="a#0", document_id="a", ordinal=0, start=0, end=len(SENTENCE), text=SENTENCE, title="Aspirin")
     overrides = RunOverrides(ranking=Ranking((Hit(passage, 1.0, 0),), "dense"))
     pipeline = Pipeline(settings, models, **components)
     return asyncio.run(pipeline.answer(Question(QUESTION), overrides=overrides))

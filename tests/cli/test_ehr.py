@@ -152,7 +152,16 @@ def test_ehr_study_full_context_accuracy_follows_the_position_curve(
             continue
         question = next(item for item in records.questions if case.question.startswith(f"{item.id}:"))
         passages = [
-            Passage(note.id, note.id, 0, 0, 1, "x", date=note.date, patient=note.patient)
+            Passage(
+                id=note.id,
+                document_id=note.id,
+                ordinal=0,
+                start=0,
+                end=1,
+                text="x",
+                date=note.date,
+                patient=note.patient,
+            )
             for note in notes.values()
             if note.patient == question.patient
         ]

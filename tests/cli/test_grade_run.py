@@ -261,7 +261,18 @@ def test_grade_run_against_notes_grades_faithfulness_to_notes(
     library, folder = tmp_path / "ward", tmp_path / "ehr"
     added = run("library", "add", library, notes, papers, "--literature", "--encoder", model_home / "models" / "minilm")
     assert added.exit_code == 0, added.output
-    passage = Passage("note:anna-1#0", "note:anna-1", 0, 0, len(text), text, "", "", "2150", "anna")
+    passage = Passage(
+        id="note:anna-1#0",
+        document_id="note:anna-1",
+        ordinal=0,
+        start=0,
+        end=len(text),
+        text=text,
+        title="",
+        source="",
+        date="2150",
+        patient="anna",
+    )
     folder_of(folder, [record(question(patient="anna"), "40 mg", given=[passage])])
     prompts: list[str] = []
 

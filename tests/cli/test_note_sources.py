@@ -258,7 +258,7 @@ def test_other_name_under_same_id_in_jsonl_is_refused(first: str, tmp_path: Path
 
 def test_table_with_identities_registers_patients(tmp_path: Path) -> None:
     head = "pid,name,born,mrn,body\n"
-    columns = NoteColumns("pid", text="body", patient_name="name", born="born", record_number="mrn")
+    columns = NoteColumns(patient="pid", text="body", patient_name="name", born="born", record_number="mrn")
     table, ward = tmp_path / "notes.csv", tmp_path / "ward"
 
     def add_table() -> None:

@@ -79,7 +79,9 @@ def test_summary_of_record_without_problems_names_the_cure(tmp_path: Path, run: 
 @pytest.mark.slow
 def test_abbreviation_of_a_structured_problem_is_the_same_problem(tmp_path: Path) -> None:
     line = "Problem: gastroesophageal reflux disease, active"
-    fact = ClinicalFact("problem", "gastroesophageal reflux disease", 0, len(line), time="2150-01-02", status="active")
+    fact = ClinicalFact(
+        "problem", "gastroesophageal reflux disease", start=0, end=len(line), time="2150-01-02", status="active"
+    )
     facts = Document("facts:1", line, date="2150-01-02", patient="p1", metadata={FACTS: write_facts([fact])})
     text = "PAST MEDICAL HISTORY:\n- GERD, known since 2141\n- gerd\n- HTN\n\nHOSPITAL COURSE:\nStable."
     note = Document("note:1", text, date="2150-03-07", patient="p1", metadata={"note_type": "discharge summary"})

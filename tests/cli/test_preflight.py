@@ -69,14 +69,14 @@ def write_rankings(file: Path, rankings: Path, library: Path, home: Path) -> Non
             words = tuple((name, 1.0) for name in dice.sample(names, K))
             store.append_rankings(
                 QuestionRankings(
-                    question.key,
-                    str(file),
-                    tuple(zip(read, scores, strict=True)),
-                    words,
-                    None,
-                    tuple(read),
-                    (gold,),
-                    (gold,),
+                    key=question.key,
+                    dataset=str(file),
+                    dense=tuple(zip(read, scores, strict=True)),
+                    bm25=words,
+                    reranked=None,
+                    read=tuple(read),
+                    gold=(gold,),
+                    held=(gold,),
                 )
             )
 

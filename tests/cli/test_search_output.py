@@ -21,15 +21,15 @@ METADATA = {
     "publication_types": ["Randomized Controlled Trial"],
 }
 ARTICLE = Passage(
-    "pubmed:28657417#0",
-    "pubmed:28657417",
-    0,
-    0,
-    len(ABSTRACT),
-    ABSTRACT,
-    "Aspirin versus Placebo in Pregnancies at High Risk for Preterm Preeclampsia",
-    "PubMed",
-    "2017-08-17",
+    id="pubmed:28657417#0",
+    document_id="pubmed:28657417",
+    ordinal=0,
+    start=0,
+    end=len(ABSTRACT),
+    text=ABSTRACT,
+    title="Aspirin versus Placebo in Pregnancies at High Risk for Preterm Preeclampsia",
+    source="PubMed",
+    date="2017-08-17",
     metadata=METADATA,
 )
 

@@ -289,9 +289,28 @@ def test_long_title_on_narrow_terminal_keeps_gutter(capsys: pytest.CaptureFixtur
     console = open_console()
     console.width, console._force_terminal = 40, True
     title = f"A trial of aspirin in older people   {FAKE} and so on {FAKE}"
-    citation = Citation(1, "d#0", "d", title, "", "2015", 0, 9, f"Aspirin {FAKE}", True)
+    citation = Citation(
+        number=1,
+        passage_id="d#0",
+        document_id="d",
+        title=title,
+        source="",
+        date="2015",
+        start=0,
+        end=9,
+        quotation=f"Aspirin {FAKE}",
+        verified=True,
+    )
     EventDisplay(console).show(
-        Answered(Answer(Question("Why?"), "rag", "answered", f"It does. {FAKE}", citations=(citation,)))
+        Answered(
+            Answer(
+                question=Question("Why?"),
+                strategy="rag",
+                state="answered",
+                text=f"It does. {FAKE}",
+                citations=(citation,),
+            )
+        )
     )
     lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
     assert [line for line in lines if line.startswith("  [")] == [line for line in lines if line.startswith("  [1]")]
@@ -302,7 +321,17 @@ def test_long_title_on_narrow_terminal_keeps_gutter(capsys: pytest.CaptureFixtur
 def test_preflight_of_many_documents_shows_first_ids() -> None:
     out = io.StringIO()
     top = tuple(f"pubmed:{number}" for number in range(9))
-    verdict = Preflight(True, 0.4, 9, 0.2, 16, top, (), "one stands out", signal="dense-gap")
+    verdict = Preflight(
+        rankings_agree=True,
+        value=0.4,
+        n=9,
+        threshold=0.2,
+        depth=16,
+        dense_top=top,
+        bm25_top=(),
+        reason="one stands out",
+        signal="dense-gap",
+    )
     EventDisplay(Console(file=out, width=200)).show(PreflightChecked(verdict))
     assert out.getvalue().splitlines()[1] == f"  dense: {', '.join(top[:5])} and 4 more"
 

@@ -18,7 +18,7 @@ QUESTION = "Does aspirin prevent stroke?"
 
 @pytest.fixture
 def trials(tmp_path: Path) -> Path:
-    document = Document("a", "Aspirin lowered the risk of stroke in adults.", "Aspirin for primary prevention")
+    document = Document("a", "Aspirin lowered the risk of stroke in adults.", title="Aspirin for primary prevention")
     with library(tmp_path / "trials", [document]) as store:
         return store.path
 

@@ -326,8 +326,19 @@ def test_last_creatinine_is_computed_from_either_format(tmp_path: Path, form: st
         items = list(read_sources([tmp_path]))
     passages = []
     for item in fact_documents(items):
-        place = (f"{item.id}#0", item.id, 0, 0, len(item.text), item.text)
-        passages.append(Passage(*place, date=item.date, patient=item.patient, metadata=item.metadata))
+        passages.append(
+            Passage(
+                id=f"{item.id}#0",
+                document_id=item.id,
+                ordinal=0,
+                start=0,
+                end=len(item.text),
+                text=item.text,
+                date=item.date,
+                patient=item.patient,
+                metadata=item.metadata,
+            )
+        )
     record = read_fact_record(passages)
     assert record is not None
     plan = plan_by_rules("What was the last creatinine?", record)

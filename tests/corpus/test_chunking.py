@@ -140,7 +140,9 @@ def test_title_reduces_passage_size_to_at_least_half_the_window() -> None:
 
 
 def test_passages_carry_document_fields() -> None:
-    document = Document("pubmed:1", TEXT, "T", "PubMed", "2015-06", "p1", {"section": "x"})
+    document = Document(
+        "pubmed:1", TEXT, title="T", source="PubMed", date="2015-06", patient="p1", metadata={"section": "x"}
+    )
     first, second = chunk_document(document, words, 9, 0)
     assert second == Passage(
         id="pubmed:1#1",

@@ -82,7 +82,7 @@ def test_results_are_facts_with_unit_range_flag_and_comment(tmp_path: Path) -> N
     }
     values = {name: fact(note) for name, note in by_name.items()}
     assert values["Creatinine"] == ClinicalFact(
-        "laboratory", "Creatinine", 0, len(by_name["Creatinine"].text), time="2015-03-04T09:30",
+        "laboratory", "Creatinine", start=0, end=len(by_name["Creatinine"].text), time="2015-03-04T09:30",
         codes=("loinc:2160-0",), value="1.4", number=1.4, unit="mg/dL", reference_range="0.6-1.1",
         interpretation="high", encounter="V1", utc_offset="-05:00", source="hl7:GENHOSP:F1:BMP:2160-0",
     )  # fmt: skip

@@ -53,9 +53,9 @@ def test_published_article_is_read_with_vector(tmp_path: Path) -> None:
     assert item.document == Document(
         "pubmed:18000000",
         "A database of ncRNAs.",
-        "NONCODE v2.0.",
-        "PubMed",
-        "2007-11-15",
+        title="NONCODE v2.0.",
+        source="PubMed",
+        date="2007-11-15",
         metadata={"mesh": ["humans", "rna*", "rna/genetics"]},
     )
     assert item.vector.dtype == np.float32

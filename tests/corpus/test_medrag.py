@@ -37,7 +37,7 @@ def write(path: Path, *lines: Any) -> Path:
 def test_textbook_snippets_form_documents(tmp_path: Path) -> None:
     path = write(tmp_path / "textbooks" / "chunk" / "Anatomy_Gray.jsonl", BOOK, {**BOOK, "id": "Anatomy_Gray_1"})
     first, second = read_snippets(path)
-    assert first == Document("medrag:Anatomy_Gray_0", "What is anatomy?", "Anatomy_Gray", "Textbooks")
+    assert first == Document("medrag:Anatomy_Gray_0", "What is anatomy?", title="Anatomy_Gray", source="Textbooks")
     assert isinstance(second, Document)
     assert second.id == "medrag:Anatomy_Gray_1"
 
@@ -48,8 +48,8 @@ def test_pubmed_snippet_keeps_pmid(tmp_path: Path) -> None:
     assert document == Document(
         "pubmed:21",
         ABSTRACT["content"],
-        ABSTRACT["title"],
-        "PubMed",
+        title=ABSTRACT["title"],
+        source="PubMed",
         metadata={"medrag_id": "pubmed23n0001_0"},
     )
 

@@ -116,7 +116,9 @@ def test_mimic_iv_is_detected_in_files_and_folders(tmp_path: Path) -> None:
 def test_named_columns_are_read(tmp_path: Path) -> None:
     head = ["Pid", "when", "kind", "body", "name", "in", "out"]
     row = ["10.0", "4 Mar 2150 09:05", "ward round", "Better.", " Ada  Byron ", "2150-03-01", "soon"]
-    columns = NoteColumns("pid", ("when",), "kind", "body", patient_name="name", admitted="in", discharged="out")
+    columns = NoteColumns(
+        patient="pid", time=("when",), type="kind", text="body", patient_name="name", admitted="in", discharged="out"
+    )
     (document,) = given_by(put(tmp_path, b"\xef\xbb\xbf" + table(head, row).replace(b",", b";")), columns)
     assert (document.patient, document.date, document.title) == ("10", "2150-03-04T09:05", "Ward round, 2150-03-04")
     assert document.metadata == {
@@ -170,7 +172,7 @@ def test_equal_notes_without_date_are_kept(tmp_path: Path) -> None:
     times = ["03/04/2150", "03/05/2150", "03/06/2150", "03/06/2150", "2150-03", "2150-03"]
     rows = [["1", time, "a", "", "No change."] for time in times]
     rows += [["1", time, "a", stay, "No change."] for time in ("", "2150-04") for stay in ("7", "8", "8.0")]
-    columns = NoteColumns("pid", ("when",), "kind", "body", "stay")
+    columns = NoteColumns(patient="pid", time=("when",), type="kind", text="body", encounter="stay")
     log = RemovalLog()
     found = given_by(put(tmp_path, head + table(*rows)), columns, NoteCleaning(removal_log=log))
     assert [(note.metadata.get("time_given") or note.date, note.metadata.get("encounter")) for note in found] == [

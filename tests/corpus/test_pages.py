@@ -87,8 +87,8 @@ def test_pdf_text_is_read_by_page(tmp_path: Path) -> None:
     assert item == Document(
         "file:folder/a.pdf",
         "Café – one (p < 0.05).\nTwo.\n\n\n\nThree.",
-        "The title",
-        "folder/a.pdf",
+        title="The title",
+        source="folder/a.pdf",
         metadata={"pages": [0, 29, 31], "pages_without_text": [2]},
     )
     assert remark == FileRemark("folder/a.pdf", "page", f"without text: {ocr.INSTALL}", 1)
@@ -169,8 +169,8 @@ def test_html_page_gives_title_and_text(tmp_path: Path) -> None:
     assert document == Document(
         "file:a.html",
         "Heading\nOne two <5 mg.\nNext\na\nb\nc\nfirst\nsecond\nx\ny z\nFoot",
-        "A & B",
-        "a.html",
+        title="A & B",
+        source="a.html",
     )
 
 

@@ -58,7 +58,16 @@ def read(path: Path) -> tuple[Document, Passage]:
     starts = item.metadata["pages"]
     assert isinstance(starts, list)
     metadata = {"page": 1, "page_starts": [[start, number] for number, start in enumerate(starts, 1)][1:]}
-    return item, Passage("p#0", item.id, 0, 0, len(item.text), item.text, item.title, metadata=metadata)
+    return item, Passage(
+        id="p#0",
+        document_id=item.id,
+        ordinal=0,
+        start=0,
+        end=len(item.text),
+        text=item.text,
+        title=item.title,
+        metadata=metadata,
+    )
 
 
 def check_every_sentence(path: Path, sha256: str) -> int:

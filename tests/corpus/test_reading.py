@@ -37,7 +37,7 @@ def _skipped(paths: list[Path], format: str | None = None) -> list[Skipped]:
 
 def test_plain_text_is_kept_except_line_breaks_and_byte_order_mark(tmp_path: Path) -> None:
     path = _put(tmp_path, "note.txt", b"\xef\xbb\xbf  # no heading here\r\nfever\rchills \n")
-    document = Document("file:note.txt", "  # no heading here\nfever\nchills \n", "note", "note.txt")
+    document = Document("file:note.txt", "  # no heading here\nfever\nchills \n", title="note", source="note.txt")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     assert list(read_sources([path])) == [document, FileFingerprint("note.txt", digest, path.stat().st_size)]
 

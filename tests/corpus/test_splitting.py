@@ -89,7 +89,9 @@ def test_character_splitter_matches_manual_example(text: str, size: int, overlap
 
 
 def test_character_splitter_passages_carry_document_fields() -> None:
-    document = Document("d", "some text", "title", "source", "2015-06", "p1", {"journal": "J"})
+    document = Document(
+        "d", "some text", title="title", source="source", date="2015-06", patient="p1", metadata={"journal": "J"}
+    )
     (passage,) = split_by_characters(document)
     assert (passage.title, passage.source, passage.date, passage.patient) == ("title", "source", "2015-06", "p1")
     assert passage.metadata == {"journal": "J"}

@@ -34,7 +34,9 @@ def read_allergy(folder: Path, **fields: Any) -> ClinicalFact:
 
 
 def conflicts(fact: ClinicalFact, text: str) -> int:
-    passage = Passage("n#0", "n", 0, 0, len(text), text, date="2150-03-04", patient="p")
+    passage = Passage(
+        id="n#0", document_id="n", ordinal=0, start=0, end=len(text), text=text, date="2150-03-04", patient="p"
+    )
     return len(find_allergy_conflicts([NoteSentence(passage, 0, text)], [fact]))
 
 

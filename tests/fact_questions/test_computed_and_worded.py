@@ -44,7 +44,7 @@ def claims(*texts: str) -> object:
 
 
 def page_of(answer: Answer) -> str:
-    view = build_answer_view(StoredAnswer("1", answer, (), "library", "owner", 0.0))
+    view = build_answer_view(StoredAnswer(id="1", answer=answer, passages=(), library="library", owner="owner", at=0.0))
     return render("answer", view=view, exports=())
 
 

@@ -46,8 +46,18 @@ class Chart:
         number = float(value.lstrip("<>")) if value.lstrip("<>").replace(".", "").isdigit() else None
         comparator: Any = value[:1] if value[:1] in ("<", ">") else ""
         start = len(self.text)
-        fact = ClinicalFact(kind, name, start, start + len(line), time=time, value=value, number=number, unit=unit,
-                            comparator=comparator, **more)  # fmt: skip
+        fact = ClinicalFact(
+            kind,
+            name,
+            start=start,
+            end=start + len(line),
+            time=time,
+            value=value,
+            number=number,
+            unit=unit,
+            comparator=comparator,
+            **more,
+        )
         self.facts.append(fact)
         self.text += f"{line}\n"
         return self
@@ -57,12 +67,23 @@ class Chart:
 
     def document(self, date: str = "2150-06-01") -> Document:
         metadata = {FACTS: write_facts(self.facts)}
-        return Document("facts:1", self.text, "Structured entries", "fhir", date, "p", metadata)
+        return Document(
+            "facts:1", self.text, title="Structured entries", source="fhir", date=date, patient="p", metadata=metadata
+        )
 
     def record(self) -> PatientFacts:
         document = self.document()
-        passage = Passage("facts:1#0", document.id, 0, 0, len(self.text), self.text, date=document.date, patient="p",
-                          metadata=document.metadata)  # fmt: skip
+        passage = Passage(
+            id="facts:1#0",
+            document_id=document.id,
+            ordinal=0,
+            start=0,
+            end=len(self.text),
+            text=self.text,
+            date=document.date,
+            patient="p",
+            metadata=document.metadata,
+        )
         record = read_fact_record([passage])
         assert record is not None
         return record
@@ -98,9 +119,14 @@ def test_question_about_values_is_computed(question: str, result: str) -> None:
 
 @pytest.mark.parametrize(
     "question",
-    ["creatinine after the second dose", "Why is the creatinine high?", "creatinine", "last creatinine of her mother",
-     "What was the creatinine the day before the previous admission?"],
-)  # fmt: skip
+    [
+        "creatinine after the second dose",
+        "Why is the creatinine high?",
+        "creatinine",
+        "last creatinine of her mother",
+        "What was the creatinine the day before the previous admission?",
+    ],
+)
 def test_question_with_a_word_that_is_not_understood_is_left_to_the_notes(question: str) -> None:
     assert COURSE.ask(question) is None
 
@@ -209,16 +235,22 @@ def test_family_history_does_not_answer_ever() -> None:
 NOTE = Document(
     "note:1",
     "The creatinine was 3.4 mg/dL on 2150-03-04.\nShe slept well.\nLisinopril was discontinued.\nNo known allergies.",
-    "Progress note",
-    "notes",
-    "2150-03-06",
-    "p",
-    {"note_type": "progress note"},
+    title="Progress note",
+    source="notes",
+    date="2150-03-06",
+    patient="p",
+    metadata={"note_type": "progress note"},
 )
 
 
 def note_sentence(text: str) -> NoteSentence:
-    return NoteSentence(Passage("n#0", "n", 0, 0, len(text), text, date="2150-03-06", patient="p"), 0, text)
+    return NoteSentence(
+        Passage(
+            id="n#0", document_id="n", ordinal=0, start=0, end=len(text), text=text, date="2150-03-06", patient="p"
+        ),
+        0,
+        text,
+    )
 
 
 def answer_of(tmp_path: Path, chart: Chart, question: str, model: Any = None, **options: Any) -> Answer:

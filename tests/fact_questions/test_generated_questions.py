@@ -45,7 +45,14 @@ def test_grade_of_a_wrong_value_is_wrong() -> None:
     from epicrisis.core.types import Passage
 
     passage = Passage(
-        "d#0", document.id, 0, 0, len(document.text), document.text, patient="p", metadata=document.metadata
+        id="d#0",
+        document_id=document.id,
+        ordinal=0,
+        start=0,
+        end=len(document.text),
+        text=document.text,
+        patient="p",
+        metadata=document.metadata,
     )
     record = read_fact_record([passage])
     assert record is not None

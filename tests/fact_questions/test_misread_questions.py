@@ -168,9 +168,18 @@ def test_document_of_a_planned_end_does_not_move_the_last_day_of_the_record() ->
     for number, (chart, date) in enumerate([(start, "2150-03-02"), (end, "2155-01-01")]):
         document = chart.document(date)
         passages.append(
-            Passage(f"facts:{number}#0", f"facts:{number}", 0, 0, len(chart.text), chart.text, date=date, patient="p",
-                    metadata=document.metadata)
-        )  # fmt: skip
+            Passage(
+                id=f"facts:{number}#0",
+                document_id=f"facts:{number}",
+                ordinal=0,
+                start=0,
+                end=len(chart.text),
+                text=chart.text,
+                date=date,
+                patient="p",
+                metadata=document.metadata,
+            )
+        )
     record = read_fact_record(passages)
     assert record is not None
     plan = plan_by_rules("current medications", record)

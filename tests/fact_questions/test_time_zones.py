@@ -80,12 +80,12 @@ def build_record(documents: Sequence[Document]) -> PatientFacts:
     for note in documents:
         passages.append(
             Passage(
-                f"{note.id}#0",
-                note.id,
-                0,
-                0,
-                len(note.text),
-                note.text,
+                id=f"{note.id}#0",
+                document_id=note.id,
+                ordinal=0,
+                start=0,
+                end=len(note.text),
+                text=note.text,
                 date=note.date,
                 patient=note.patient,
                 metadata=note.metadata,
@@ -176,7 +176,16 @@ def test_equal_instants_of_two_time_zones_are_one_time() -> None:
 def test_offset_that_is_no_text_makes_no_fact() -> None:
     note = Chart().lab("2150-03-04T10:00", "1.1", utc_offset="+01:00").document()
     rows = note.metadata["clinical_facts"]
-    passage = Passage("x#0", note.id, 0, 0, len(note.text), note.text, patient="p", metadata={"clinical_facts": rows})
+    passage = Passage(
+        id="x#0",
+        document_id=note.id,
+        ordinal=0,
+        start=0,
+        end=len(note.text),
+        text=note.text,
+        patient="p",
+        metadata={"clinical_facts": rows},
+    )
     assert [fact.utc_offset for fact in read_facts(passage)] == ["+01:00"]
     rows[0]["utc_offset"] = 1
     assert read_facts(passage) == ()

@@ -43,12 +43,16 @@ def write_text(patient: str) -> str:
 def build_ward(folder: Path, engine: str = "sqlite") -> Path:
     """Return a library with two notes of each patient, and a book."""
     encoder = HashingEncoder()
-    documents = [Document("book:1", "Literature about hinge joints and lemons for everybody.", "Book", "book")]
+    documents = [
+        Document("book:1", "Literature about hinge joints and lemons for everybody.", title="Book", source="book")
+    ]
     for patient in PATIENTS:
         for number in range(2):
             id_ = f"note:{patient}:{number}"
             text = f"{write_text(patient)} visit {number}"
-            documents.append(Document(id_, text, f"Note {number}", "ward", "2150-01-02", patient))
+            documents.append(
+                Document(id_, text, title=f"Note {number}", source="ward", date="2150-01-02", patient=patient)
+            )
     if engine == "lance":
         LibraryStore.create(
             folder,
@@ -238,8 +242,22 @@ def test_name_and_sentence_of_another_record_are_kept(tmp_path: Path) -> None:
     encoder = HashingEncoder()
     common = "The template of this hospital begins with the same long sentence."
     documents = [
-        Document("a", f"{common} Anna has gout in the left foot since many years.", "", "", None, "77000001"),
-        Document("b", f"{common} Brother of 77000001, has no complaints at all.", "", "", None, "77000002"),
+        Document(
+            "a",
+            f"{common} Anna has gout in the left foot since many years.",
+            title="",
+            source="",
+            date=None,
+            patient="77000001",
+        ),
+        Document(
+            "b",
+            f"{common} Brother of 77000001, has no complaints at all.",
+            title="",
+            source="",
+            date=None,
+            patient="77000002",
+        ),
     ]
     with open_or_create(ward, encoder, "hash") as store:
         add_documents(store, documents, encoder)

@@ -11,10 +11,10 @@ from epicrisis import Document, Library
 from epicrisis.testing.encoders import HashingEncoder
 
 DOCUMENTS = (
-    Document("pubmed:1", "Aspirin lowers the risk of preterm pre-eclampsia.", "Aspirin", date="2017"),
-    Document("pubmed:2", "Simvastatin lowers mortality in coronary disease.", "Statins", date="1994"),
-    Document("pubmed:3", "Zinc shortens acute diarrhoea in children.", "Zinc", date="2002"),
-    Document("pubmed:4", "Folate before conception prevents neural tube defects.", "Folate", date="1991"),
+    Document("pubmed:1", "Aspirin lowers the risk of preterm pre-eclampsia.", title="Aspirin", date="2017"),
+    Document("pubmed:2", "Simvastatin lowers mortality in coronary disease.", title="Statins", date="1994"),
+    Document("pubmed:3", "Zinc shortens acute diarrhoea in children.", title="Zinc", date="2002"),
+    Document("pubmed:4", "Folate before conception prevents neural tube defects.", title="Folate", date="1991"),
 )
 
 

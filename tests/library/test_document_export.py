@@ -18,10 +18,25 @@ ENCODER = HashingEncoder(max_tokens=40)
 SENTENCES = "Aspirin prevents stroke, e.g. in adults. A table follows\nDrug | 5 mg | Fig.\nIbuprofen\n\nEnd. " * 12
 PAGES = [0, 0, 300, 700]
 DOCUMENTS = [
-    Document("a", SENTENCES.strip(), "Long", "s", "2015-06", metadata={"authors": ["Li, A"], "pages": PAGES}),
+    Document(
+        "a",
+        SENTENCES.strip(),
+        title="Long",
+        source="s",
+        date="2015-06",
+        metadata={"authors": ["Li, A"], "pages": PAGES},
+    ),
     Document("b", "  " + SENTENCES, metadata={"sections": [[40, 300, "Methods"], [300, 700, "Results"]]}),
     Document("c", "One line.", metadata={"pages": "12-19", "sections": ["Summary"]}),
-    Document("note:1", SENTENCES, "Note", "notes", "2150-01-02T10:00", "anna", {"note_type": "Progress note"}),
+    Document(
+        "note:1",
+        SENTENCES,
+        title="Note",
+        source="notes",
+        date="2150-01-02T10:00",
+        patient="anna",
+        metadata={"note_type": "Progress note"},
+    ),
 ]
 
 

@@ -14,7 +14,14 @@ from tests.support.patient_records import library
 
 
 def paper(number: int, title: str, date: str | None, **metadata: object) -> Document:
-    return Document(f"paper:{number}", f"Text {number} speaks of zebrafish.", title, "journal", date, metadata=metadata)
+    return Document(
+        f"paper:{number}",
+        f"Text {number} speaks of zebrafish.",
+        title=title,
+        source="journal",
+        date=date,
+        metadata=metadata,
+    )
 
 
 PAPERS = [
@@ -23,7 +30,7 @@ PAPERS = [
     paper(3, "50% of 'patients' improved", None, retracted=True),
     paper(4, "A cohort of nurses", "1999-12-31", authors="not a list"),
 ]
-NOTE = Document("note:1", "Aspirin was given.", "Aspirin note", date="2150-01", patient="1")
+NOTE = Document("note:1", "Aspirin was given.", title="Aspirin note", date="2150-01", patient="1")
 
 
 @pytest.fixture
@@ -88,7 +95,7 @@ def test_list_reads_text_only_of_documents_whose_type_nothing_else_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "Women were randomly assigned to zinc or placebo."
-    trial = Document("paper:5", text, "Zinc in aspirin users", "journal", "2012")
+    trial = Document("paper:5", text, title="Zinc in aspirin users", source="journal", date="2012")
     store = library(tmp_path / "lib", [*PAPERS, trial])
     read: list[tuple[str, list[str]]] = []
     rows = document_list._read_rows

@@ -349,7 +349,9 @@ def replace_words(folder: Path, documents: list[str], passages: list[StoredPassa
 
 def make_passage(id: str, digest: str = "00" * 16) -> StoredPassage:
     document, _, ordinal = id.rpartition("#")
-    return StoredPassage(Passage(id, document, int(ordinal), 0, 7, "aspirin"), digest)
+    return StoredPassage(
+        Passage(id=id, document_id=document, ordinal=int(ordinal), start=0, end=7, text="aspirin"), digest
+    )
 
 
 @pytest.mark.slow

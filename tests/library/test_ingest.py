@@ -49,7 +49,9 @@ def test_add_documents_counts_new_unchanged_and_changed(tmp_path: Path) -> None:
 def test_add_documents_passage_keeps_offsets_and_scope(tmp_path: Path) -> None:
     with create(tmp_path / "l") as library:
         text = "Aspirin lowers the risk of stroke in adults. Warfarin needs a close watch over the dose."
-        document = Document("note:1", text, "Visit", "notes", "2020-05", "anna", {"type": "visit"})
+        document = Document(
+            "note:1", text, title="Visit", source="notes", date="2020-05", patient="anna", metadata={"type": "visit"}
+        )
         add_documents(library, [document], encoder())
         scope = Scope(patient="anna", as_of="2021")
         (hit,) = library.search_words("warfarin", 9, scope)

@@ -47,21 +47,23 @@ def test_roster_patients_have_counts_and_dates(notes_library: LibraryStore) -> N
     patients = Roster(notes_library).patients()
     assert list(patients) == sorted(NAMES)
     assert patients["10083814"] == PatientRecord(
-        "10083814",
-        3,
-        "2149",
-        "2150-03-04T10:30",
-        2,
-        {"radiology": 2, "discharge": 1},
-        "Anna Maria Muster",
-        ("Anna Maria Muster",),
+        id="10083814",
+        notes=3,
+        first="2149",
+        last="2150-03-04T10:30",
+        encounters=2,
+        note_types={"radiology": 2, "discharge": 1},
+        name="Anna Maria Muster",
+        names=("Anna Maria Muster",),
     )
     assert patients["P-1001"].name is None
 
 
 def test_roster_patient_without_details_has_empty_record(tmp_path: Path) -> None:
     with library(tmp_path / "library", [note("x", 0)]) as opened:
-        assert Roster(opened).patients() == {"x": PatientRecord("x", 1, None, None, 0, {})}
+        assert Roster(opened).patients() == {
+            "x": PatientRecord(id="x", notes=1, first=None, last=None, encounters=0, note_types={})
+        }
 
 
 def test_roster_patient_added_later_is_listed(tmp_path: Path) -> None:
@@ -211,7 +213,7 @@ def test_check_patient_ids_with_common_prefix_are_distinguished(mixed_library: L
 
 
 def test_check_patient_other_patient_in_option_names_question_id(mixed_library: LibraryStore) -> None:
-    question = Question("Who?", {"A": "10083815"}, "choice", id="q3", patient="10083814")
+    question = Question("Who?", options={"A": "10083815"}, form="choice", id="q3", patient="10083814")
     with pytest.raises(InputError, match=r"question 'q3': it names another patient"):
         check_patient([Roster(mixed_library)], question)
     check_patient([Roster(mixed_library)], replace(question, options={}))

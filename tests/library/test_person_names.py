@@ -216,7 +216,7 @@ def test_check_patient_own_name_in_any_spelling_is_accepted(
 
 def test_check_patient_other_name_in_option_is_refused(roster: Roster) -> None:
     with pytest.raises(InputError, match="names another patient"):
-        check_patient([roster], Question("Who?", {"A": "Joerg Mueller"}, "choice", patient="own-77"))
+        check_patient([roster], Question("Who?", options={"A": "Joerg Mueller"}, form="choice", patient="own-77"))
 
 
 @pytest.mark.parametrize(

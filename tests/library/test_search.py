@@ -123,7 +123,19 @@ def test_fetch_returns_passages_unchanged(
     library, _ = stores
     document = build_stored_document(f"any:{name}", text)
     (plain,) = document.passages
-    passage = Passage(plain.id, plain.document_id, 0, 0, len(text), text, name, name, "2015", name, metadata)
+    passage = Passage(
+        id=plain.id,
+        document_id=plain.document_id,
+        ordinal=0,
+        start=0,
+        end=len(text),
+        text=text,
+        title=name,
+        source=name,
+        date="2015",
+        patient=name,
+        metadata=metadata,
+    )
     library.add([type(document)(document.id, document.content_hash, (passage,), document.vectors)])
     try:
         assert library.fetch([passage.id], Scope(patient=name)) == (passage,)

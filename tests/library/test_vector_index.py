@@ -64,12 +64,12 @@ def document(number: int, vector: Vectors, version: str = "1") -> StoredDocument
         **({"retracted": True} if number % 5 == 1 else {}),
     }
     passage = Passage(
-        f"{name}#0",
-        name,
-        0,
-        0,
-        7,
-        "aspirin",
+        id=f"{name}#0",
+        document_id=name,
+        ordinal=0,
+        start=0,
+        end=7,
+        text="aspirin",
         date=None if number % 40 == 3 else str(1990 + number % 30),
         patient="anna" if number % 10 == 7 else None,
         metadata=metadata,

@@ -72,7 +72,7 @@ def test_budget_any_calls_is_not_overspent_and_refuses_only_calls_that_cannot_fi
     def usage(request: ChatRequest) -> Usage:
         plan = planned[request.sample]
         tokens = int(plan.used * (PROMPT + plan.room))
-        return Usage(1, prompt_tokens=tokens, cost=tokens / 1e6)
+        return Usage(calls=1, prompt_tokens=tokens, cost=tokens / 1e6)
 
     def fails(request: ChatRequest) -> EndpointBusy | None:
         return EndpointBusy("busy", usage=usage(request)) if planned[request.sample].fails else None
@@ -101,7 +101,7 @@ def test_budget_any_calls_is_not_overspent_and_refuses_only_calls_that_cannot_fi
 
 
 def test_budget_call_that_may_fit_later_waits_for_running_calls() -> None:
-    inner = Estimating(seconds=lambda _: 10, usage=lambda _: Usage(1, prompt_tokens=5))
+    inner = Estimating(seconds=lambda _: 10, usage=lambda _: Usage(calls=1, prompt_tokens=5))
     budget = Budget(BudgetSettings(tokens=PROMPT + 100))
 
     async def two() -> None:
@@ -115,7 +115,7 @@ def test_budget_call_that_may_fit_later_waits_for_running_calls() -> None:
 
 
 def test_budget_exceeded_message_contains_figures_and_option() -> None:
-    inner = Estimating(usage=lambda _: Usage(1, prompt_tokens=PROMPT, cost=PROMPT / 1e6))
+    inner = Estimating(usage=lambda _: Usage(calls=1, prompt_tokens=PROMPT, cost=PROMPT / 1e6))
     for limits, message in (
         (BudgetSettings(tokens=1000), f"{PROMPT:,} of 1,000 tokens are spent, and the next call may need 10,0"),
         (BudgetSettings(usd=0.001), f"${PROMPT / 1e6:.4f} of $0.001 is spent, and the next call may cost $0.0101"),
@@ -136,11 +136,11 @@ def test_budget_exceeded_message_contains_figures_and_option() -> None:
 @pytest.mark.parametrize(
     ("usage", "spent"),
     [
-        (Usage(1, prompt_tokens=7, completion_tokens=2, cost=0.25), Amount(9, 250_000_000)),
-        (Usage(1, prompt_tokens=7, completion_tokens=2, cost=None), Amount(9, 1000 * (PROMPT + 10))),
-        (Usage(2, uncounted_calls=1, prompt_tokens=7, cost=None), Amount(PROMPT + 10, 1000 * (PROMPT + 10))),
-        (Usage(2, uncounted_calls=1, prompt_tokens=7, cost=0.0), Amount(PROMPT + 10, 0)),
-        (Usage(2, uncounted_calls=1, prompt_tokens=9999, cost=0.0), Amount(9999, 0)),
+        (Usage(calls=1, prompt_tokens=7, completion_tokens=2, cost=0.25), Amount(9, 250_000_000)),
+        (Usage(calls=1, prompt_tokens=7, completion_tokens=2, cost=None), Amount(9, 1000 * (PROMPT + 10))),
+        (Usage(calls=2, uncounted_calls=1, prompt_tokens=7, cost=None), Amount(PROMPT + 10, 1000 * (PROMPT + 10))),
+        (Usage(calls=2, uncounted_calls=1, prompt_tokens=7, cost=0.0), Amount(PROMPT + 10, 0)),
+        (Usage(calls=2, uncounted_calls=1, prompt_tokens=9999, cost=0.0), Amount(9999, 0)),
         (Usage(), Amount(0, 0)),
     ],
 )

@@ -176,7 +176,12 @@ def test_cached_model_file_of_first_version_is_replayed(tmp_path: Path) -> None:
     replayed = asyncio.run(CachedModel(Unreachable(fingerprint="endpoint"), cache).complete(request))
     cache.close()
     assert replayed == ChatReply(
-        "Ja", "stop", "m", Usage(replayed_calls=1, replayed_tokens=11), reasoning="hm", notes=("n",)
+        text="Ja",
+        finish_reason="stop",
+        model="m",
+        usage=Usage(replayed_calls=1, replayed_tokens=11),
+        reasoning="hm",
+        notes=("n",),
     )
 
 

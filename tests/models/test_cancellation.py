@@ -197,7 +197,7 @@ def test_complete_reasoning_over_limit_stops_at_server() -> None:
     async def run(server: HostileServer) -> None:
         model = OpenAICompatibleModel(server.url, "m", timeout_seconds=20)
         with pytest.raises(ReplyTruncated, match="raise max_reasoning_tokens"):
-            await model.complete(ChatRequest(REQUEST.messages, 10, max_reasoning_tokens=20), ignore_delta)
+            await model.complete(ChatRequest(REQUEST.messages, max_tokens=10, max_reasoning_tokens=20), ignore_delta)
         await wait_until(server, lambda ledger: ledger.hung_up == 1)
         await model.aclose()
 

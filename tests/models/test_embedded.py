@@ -65,7 +65,7 @@ def test_embedded_model_satisfies_contract_and_prints_nothing(
 def test_embedded_model_counts_prompt_tokens_and_streams_reply(model_home: Path) -> None:
     async def work(model: EmbeddedModel) -> None:
         pieces: list[str | None] = []
-        reply = await model.complete(ChatRequest(MESSAGES, 12), pieces.append)
+        reply = await model.complete(ChatRequest(MESSAGES, max_tokens=12), pieces.append)
         assert reply.usage.prompt_tokens == await model.count_tokens(MESSAGES) > 10
         assert "".join(filter(None, pieces)) == reply.text
         assert (reply.model, reply.usage.cost, reply.finish_reason) == ("smollm2-135m", 0.0, "length")
@@ -91,7 +91,7 @@ def test_embedded_model_context_is_limited_to_trained_window(model_home: Path) -
 @pytest.mark.slow
 def test_embedded_model_oversized_prompt_raises_context_overflow(model_home: Path) -> None:
     async def work(model: EmbeddedModel) -> ChatReply:
-        return await model.complete(ChatRequest((Message("user", "word " * 2000),), 5))
+        return await model.complete(ChatRequest((Message("user", "word " * 2000),), max_tokens=5))
 
     with pytest.raises(ContextOverflow, match=r"smollm2-135m \(20\d\d tokens, the window holds 1024\)"):
         run_with_model(model_home, work)
@@ -121,7 +121,7 @@ def test_embedded_model_reply_conforms_to_json_schema(model_home: Path) -> None:
     async def work(model: EmbeddedModel) -> dict[str, Any]:
         replies = {}
         for name, (schema, _) in SCHEMAS.items():
-            reply = await model.complete(ChatRequest(MESSAGES, 150, schema=schema))
+            reply = await model.complete(ChatRequest(MESSAGES, max_tokens=150, schema=schema))
             assert reply.finish_reason == "stop", f"{name}: {reply.text}"
             replies[name] = json.loads(reply.text)
         return replies
@@ -151,7 +151,7 @@ def test_embedded_model_after_aclose_frees_port_and_restarts(model_home: Path) -
         await model.aclose()
         with pytest.raises(urllib.error.URLError):
             urllib.request.urlopen(f"{address}/health")
-        assert (await model.complete(ChatRequest(MESSAGES, 3))).text
+        assert (await model.complete(ChatRequest(MESSAGES, max_tokens=3))).text
 
     run_with_model(model_home, work)
 
@@ -159,7 +159,7 @@ def test_embedded_model_after_aclose_frees_port_and_restarts(model_home: Path) -
 @pytest.mark.long
 def test_embedded_model_concurrent_calls_all_return(model_home: Path) -> None:
     async def work(model: EmbeddedModel) -> list[ChatReply]:
-        requests = [ChatRequest((Message("user", f"Count from {number}"),), 5) for number in range(4)]
+        requests = [ChatRequest((Message("user", f"Count from {number}"),), max_tokens=5) for number in range(4)]
         return await asyncio.gather(*(model.complete(request) for request in requests))
 
     assert all(reply.text for reply in run_with_model(model_home, work))
@@ -173,7 +173,7 @@ def test_embedded_model_damaged_file_raises_one_line(
     with whole.open("rb") as stream:
         cut.write_bytes(stream.read(3_000_000))
     with pytest.raises(ModelFileInvalid, match="damaged") as caught:
-        asyncio.run(EmbeddedModel(cut, "cut").complete(ChatRequest(MESSAGES, 3)))
+        asyncio.run(EmbeddedModel(cut, "cut").complete(ChatRequest(MESSAGES, max_tokens=3)))
     assert "\n" not in caught.value.message
     assert capfd.readouterr() == ("", "")
 
@@ -184,7 +184,7 @@ INSTRUCTION = Message("system", "You read one document and say what it tells abo
 
 
 def make_request(document: str) -> ChatRequest:
-    return ChatRequest((INSTRUCTION, Message("user", f"The {document} was given to some. " * 5)), 2)
+    return ChatRequest((INSTRUCTION, Message("user", f"The {document} was given to some. " * 5)), max_tokens=2)
 
 
 async def ask_about(model: EmbeddedModel, *documents: str) -> list[Usage]:
@@ -237,8 +237,8 @@ async def wait_for_work(model: EmbeddedModel, holds: Callable[[Work], bool]) -> 
         return work
 
 
-LONG_REPLY = ChatRequest((Message("user", "Count up for ever."),), 1500, extra={"ignore_eos": True})
-LONG_PROMPT = ChatRequest((Message("user", "word " * 4000),), 1)
+LONG_REPLY = ChatRequest((Message("user", "Count up for ever."),), max_tokens=1500, extra={"ignore_eos": True})
+LONG_PROMPT = ChatRequest((Message("user", "word " * 4000),), max_tokens=1)
 
 
 @pytest.mark.long
@@ -258,7 +258,7 @@ def test_embedded_model_cancelled_call_ends_at_server(
         with pytest.raises(asyncio.CancelledError):
             await call
         ended = await wait_for_work(model, lambda work: work.calls == 0)
-        return ended.steps, await model.complete(ChatRequest(MESSAGES, 3))
+        return ended.steps, await model.complete(ChatRequest(MESSAGES, max_tokens=3))
 
     done, next_reply = run_with_model(model_home, work, 8192)
     assert 0 < done < steps / 2
@@ -271,7 +271,7 @@ def test_embedded_model_cancelled_call_ends_at_server(
 @pytest.mark.long
 def test_embedded_model_aclose_during_start_stops_server_and_allows_restart(model_home: Path) -> None:
     async def work(model: EmbeddedModel) -> None:
-        call = asyncio.create_task(model.complete(ChatRequest(MESSAGES, 3)))
+        call = asyncio.create_task(model.complete(ChatRequest(MESSAGES, max_tokens=3)))
         while not model._starting.locked():
             await asyncio.sleep(0)
         await model.aclose()
@@ -279,7 +279,7 @@ def test_embedded_model_aclose_during_start_stops_server_and_allows_restart(mode
         assert isinstance(ended, Exception)
         with pytest.raises(urllib.error.URLError):
             urllib.request.urlopen(f"{model._address}/health")
-        assert (await model.complete(ChatRequest(MESSAGES, 3))).text
+        assert (await model.complete(ChatRequest(MESSAGES, max_tokens=3))).text
 
     run_with_model(model_home, work)
 

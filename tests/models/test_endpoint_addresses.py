@@ -133,5 +133,5 @@ def test_read_key_invalid_variable_raises_settings_error_without_content(monkeyp
 
 def test_parse_endpoint_returns_comparable_endpoint() -> None:
     assert parse_endpoint("http://127.0.0.1:1/v1#m") == Endpoint(
-        "openai", "http://127.0.0.1:1/v1", "http://127.0.0.1:1", local=True, model="m"
+        kind="openai", base_url="http://127.0.0.1:1/v1", host="http://127.0.0.1:1", local=True, model="m"
     )

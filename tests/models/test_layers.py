@@ -123,7 +123,7 @@ def make_failing_model(*errors: ChatError) -> SlowModel:
 def test_retried_call_charges_and_counts_every_attempt() -> None:
     unknown = Usage(calls=1, failed_calls=1, uncounted_calls=1, cost=None)
     inner = make_failing_model(
-        EndpointBusy("500", usage=unknown), ReplyInvalid("HTML", usage=Usage(1, 1, prompt_tokens=3))
+        EndpointBusy("500", usage=unknown), ReplyInvalid("HTML", usage=Usage(calls=1, failed_calls=1, prompt_tokens=3))
     )
     budget = Budget(BudgetSettings(tokens=10_000))
 
@@ -139,7 +139,9 @@ def test_retried_call_charges_and_counts_every_attempt() -> None:
 
 
 def test_retry_is_refused_when_budget_is_exceeded() -> None:
-    inner = make_failing_model(EndpointBusy("500", usage=Usage(1, 1, uncounted_calls=1)), EndpointBusy("500"))
+    inner = make_failing_model(
+        EndpointBusy("500", usage=Usage(calls=1, failed_calls=1, uncounted_calls=1)), EndpointBusy("500")
+    )
 
     async def stopped() -> float:
         with pytest.raises(BudgetExceeded) as caught:
@@ -227,7 +229,9 @@ def test_layers_under_load_with_failures_lose_and_miscount_nothing() -> None:
     def fails(_: ChatRequest) -> ChatError | None:
         if chance.random() > 0.3:
             return None
-        error = chance.choice((EndpointBusy, EndpointUnreachable, ReplyInvalid))("no", usage=Usage(1, 1, 0, 2))
+        error = chance.choice((EndpointBusy, EndpointUnreachable, ReplyInvalid))(
+            "no", usage=Usage(calls=1, failed_calls=1, uncounted_calls=0, prompt_tokens=2)
+        )
         error.retry_after = chance.choice((None, 0.0, 3.0))
         return error
 

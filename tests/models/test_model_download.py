@@ -67,7 +67,11 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def make_catalogue(files: tuple[PinnedFile, ...]) -> Catalogue:
-    return {"tiny": PinnedModel("tiny", "chat", "a test", "none", {"context": 16}, files)}
+    return {
+        "tiny": PinnedModel(
+            name="tiny", kind="chat", description="a test", licence="none", settings={"context": 16}, files=files
+        )
+    }
 
 
 def make_wheel_catalogue(whole: bytes = WHOLE, parts: tuple[bytes, ...] = PARTS) -> Catalogue:
@@ -428,7 +432,17 @@ def test_pull_hub_missing_file_or_server_raises_model_missing(
 
 def make_unpinned_catalogue(*take: str, revision: str = "main") -> Catalogue:
     folder = HubFolder("owner/name", take or ("config.json", "model-*.bin"), revision, "query/")
-    return {"tiny": PinnedModel("tiny", "encoder", "a test", "none", {"pooling": "cls"}, (), unpinned=(folder,))}
+    return {
+        "tiny": PinnedModel(
+            name="tiny",
+            kind="encoder",
+            description="a test",
+            licence="none",
+            settings={"pooling": "cls"},
+            files=(),
+            unpinned=(folder,),
+        )
+    }
 
 
 def test_pull_unpinned_records_checksums_and_later_pulls_keep_them(repository: Repository, tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_complete_stream_delivers_deltas_and_whole_reply(endpoint: Endpoint) -> 
 
 
 def test_derive_seed_samples_get_distinct_seeds() -> None:
-    seeds = [derive_seed(ChatRequest((), 1, seed=7, sample=sample)) for sample in range(50)]
+    seeds = [derive_seed(ChatRequest((), max_tokens=1, seed=7, sample=sample)) for sample in range(50)]
     assert seeds[0] == 7
     assert len(set(seeds)) == 50
     assert all(0 <= seed < 2**31 for seed in seeds)
@@ -107,7 +107,7 @@ def test_complete_reply_cut_by_length_is_returned(endpoint: Endpoint) -> None:
 
 
 def test_complete_extra_parameters_are_sent(endpoint: Endpoint) -> None:
-    request = ChatRequest(REQUEST.messages, 10, extra={"min_p": 0.1})
+    request = ChatRequest(REQUEST.messages, max_tokens=10, extra={"min_p": 0.1})
     complete(endpoint, Scripted(completion("Yes.")), request=request)
     assert endpoint.bodies("/v1/chat/completions")[0]["min_p"] == 0.1
 
@@ -158,7 +158,7 @@ def test_complete_local_endpoint_bypasses_proxy(endpoint: Endpoint, monkeypatch:
 
 
 def test_complete_schema_is_sent_as_strict_response_format(endpoint: Endpoint) -> None:
-    request = ChatRequest(REQUEST.messages, 10, schema=SCHEMA)
+    request = ChatRequest(REQUEST.messages, max_tokens=10, schema=SCHEMA)
     complete(endpoint, Scripted(completion('{"a": 1}')), request=request)
     sent = endpoint.bodies("/v1/chat/completions")[0]["response_format"]
     assert sent == {"type": "json_schema", "json_schema": {"name": "reply", "strict": True, "schema": SCHEMA}}
@@ -167,7 +167,7 @@ def test_complete_schema_is_sent_as_strict_response_format(endpoint: Endpoint) -
 def test_complete_rejected_schema_is_omitted_in_later_calls(endpoint: Endpoint) -> None:
     refusal = Scripted({"error": {"message": "'response_format.type' must be 'text'"}}, 400)
     endpoint.script["/v1/chat/completions"] = [refusal, Scripted(completion("no JSON", usage=USAGE))]
-    request = ChatRequest(REQUEST.messages, 10, schema=SCHEMA)
+    request = ChatRequest(REQUEST.messages, max_tokens=10, schema=SCHEMA)
 
     async def twice(model: OpenAICompatibleModel) -> tuple[ChatReply, ChatReply, bool]:
         first, second = await model.complete(request), await model.complete(request)
@@ -330,7 +330,7 @@ def test_complete_error_quotation_cut_inside_prompt_is_not_quoted(endpoint: Endp
 
 
 def test_complete_error_with_escaped_prompt_is_not_quoted(endpoint: Endpoint) -> None:
-    request = ChatRequest((Message("user", "张三丰患有一种非常罕见的遗传性血液疾病并且正在接受治疗"),), 5)
+    request = ChatRequest((Message("user", "张三丰患有一种非常罕见的遗传性血液疾病并且正在接受治疗"),), max_tokens=5)
     echo = f"invalid input: {json.dumps(request.messages[0].content)}"
     endpoint.script["/v1/chat/completions"] = [Scripted({"error": {"message": echo}}, 400)]
     with pytest.raises(EndpointRejected, match=r"rejects the request \(400\): check"):

@@ -191,7 +191,7 @@ def test_complete_with_options_reasoning_model_raises_endpoint_rejected(endpoint
 def test_chat_request_with_options_and_schema_raises_value_error() -> None:
     """Probabilities told under a grammar are those before its mask."""
     with pytest.raises(ValueError, match="option probabilities cannot be requested under a schema"):
-        ChatRequest(REQUEST.messages, 1, options=LETTERS, schema={"enum": ["A", "B"]})
+        ChatRequest(REQUEST.messages, max_tokens=1, options=LETTERS, schema={"enum": ["A", "B"]})
 
 
 # -- for real -------------------------------------------------------------------------------------------------------
@@ -209,8 +209,11 @@ def test_embedded_model_option_logprobs_ignore_sampler_settings(model_home: Path
         model = EmbeddedModel(model_home / "models" / "smollm2-135m" / "model.gguf", "smollm2-135m", 512)
         messages = (Message("user", WHICH),)
         # The first fills the prefix cache; with it, figures differ in the second digit.
-        await model.complete(ChatRequest(messages, 1))
-        replies = [await model.complete(ChatRequest(messages, 1, options=LETTERS, extra=extra)) for extra in samplers]
+        await model.complete(ChatRequest(messages, max_tokens=1))
+        replies = [
+            await model.complete(ChatRequest(messages, max_tokens=1, options=LETTERS, extra=extra))
+            for extra in samplers
+        ]
         await model.aclose()
         return [reply.option_logprobs for reply in replies]
 
@@ -230,8 +233,8 @@ def test_embedded_model_option_logprobs_match_raw_completion(model_home: Path) -
     async def run() -> tuple[OptionLogprobs | None, list[dict[str, Any]]]:
         model = EmbeddedModel(model_home / "models" / "smollm2-135m" / "model.gguf", "smollm2-135m", 512)
         messages = (Message("user", WHICH),)
-        await model.complete(ChatRequest(messages, 1))
-        logprobs = (await model.complete(ChatRequest(messages, 1, options=LETTERS))).option_logprobs
+        await model.complete(ChatRequest(messages, max_tokens=1))
+        logprobs = (await model.complete(ChatRequest(messages, max_tokens=1, options=LETTERS))).option_logprobs
         server = (await model._get_client())._open_session().connection
         prompt: Any = await server.post(f"{model._address}/apply-template", {"messages": build_messages(messages)})
         raw: Any = await server.post(f"{model._address}/completion", {**prompt, "n_predict": 1, "n_probs": 5000})

@@ -48,7 +48,7 @@ def test_rate_limit_no_minute_exceeds_limit(requests: int, tokens: int | None, a
     def used(number: int) -> Usage:
         """Return the usage of the whole prompt and the used part of the reply."""
         arrival = arriving[number]
-        return Usage(1, prompt_tokens=PROMPT, completion_tokens=int(arrival["reply"] * (1 - arrival["unused"])))
+        return Usage(calls=1, prompt_tokens=PROMPT, completion_tokens=int(arrival["reply"] * (1 - arrival["unused"])))
 
     inner = SlowModel(
         seconds=lambda request: float(arriving[request.sample]["lasts"]), usage=lambda request: used(request.sample)
@@ -75,7 +75,7 @@ def test_rate_limit_no_minute_exceeds_limit(requests: int, tokens: int | None, a
 
 def measure_starts(model_limits: tuple[float | None, float | None], count: int, **values: Any) -> list[float]:
     """Return the start times of `count` simultaneous calls. Each call takes a second."""
-    inner = SlowModel(usage=lambda request: Usage(1, prompt_tokens=PROMPT, completion_tokens=request.seed))
+    inner = SlowModel(usage=lambda request: Usage(calls=1, prompt_tokens=PROMPT, completion_tokens=request.seed))
 
     async def at_once() -> None:
         model = make_limited_model(inner, *model_limits)
@@ -108,7 +108,10 @@ def test_rate_limit_unused_tokens_are_returned() -> None:
     assert measure_starts((None, limit), 3, max_tokens=1000, seed=1000)[-1] >= 60
 
 
-@pytest.mark.parametrize(("usage", "waits"), [(Usage(1, 1, cost=None), False), (Usage(1, 1, uncounted_calls=1), True)])
+@pytest.mark.parametrize(
+    ("usage", "waits"),
+    [(Usage(calls=1, failed_calls=1, cost=None), False), (Usage(calls=1, failed_calls=1, uncounted_calls=1), True)],
+)
 def test_rate_limit_failed_call_counts_used_tokens(usage: Usage, waits: bool) -> None:
     inner = SlowModel(failure=lambda request: EndpointBusy("busy", usage=usage) if request.sample == 0 else None)
 

@@ -46,7 +46,7 @@ def test_recording_line_contains_request_and_reply(tmp_path: Path) -> None:
 
 def test_recording_failed_and_cancelled_calls_are_written(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
-    usage = Usage(1, 1, prompt_tokens=7)
+    usage = Usage(calls=1, failed_calls=1, prompt_tokens=7)
     inner = SlowModel(failure=lambda request: EndpointRejected("bad key", usage=usage) if request.sample else None)
     model = RecordingModel(inner, path)
 

@@ -221,7 +221,7 @@ class Breaking(Layer):
                 on_delta(piece)
         if self._tries:
             raise ReplyInvalid("it broke off")
-        return ChatReply("".join(pieces), "stop", "breaking", Usage(1))
+        return ChatReply(text="".join(pieces), finish_reason="stop", model="breaking", usage=Usage(calls=1))
 
 
 def test_retry_interrupted_stream_is_voided_before_restart() -> None:

@@ -157,7 +157,7 @@ def test_reasoning_tokens_are_counted_by_endpoint_tokenizer(endpoint: Endpoint) 
 
 
 def test_complete_thinking_without_reasoning_limit_is_noted(endpoint: Endpoint) -> None:
-    request = ChatRequest(REQUEST.messages, 50)
+    request = ChatRequest(REQUEST.messages, max_tokens=50)
     reply = ask(endpoint, make_reply({"content": "Yes.", "reasoning": "It may be."}), request)
     assert reply.notes == ("the model thinks, in the room of its answer: set max_reasoning_tokens",)
     assert endpoint.bodies("/v1/chat/completions")[0]["max_tokens"] == 50
@@ -214,7 +214,7 @@ THINKS = "the model thinks, in the room of its answer: set max_reasoning_tokens"
 def test_complete_answer_in_another_place_is_read_and_noted(
     endpoint: Endpoint, message: dict[str, object], note: str, streams: bool
 ) -> None:
-    request = ChatRequest(REQUEST.messages, 100, schema=SCHEMA)
+    request = ChatRequest(REQUEST.messages, max_tokens=100, schema=SCHEMA)
     deltas: list[str | None] = []
     reply = ask(endpoint, make_stream(message) if streams else make_reply(message), request, deltas)
     assert (reply.text, reply.conforms, reply.finish_reason) == (JSON, True, "stop")
@@ -227,14 +227,14 @@ def test_complete_answer_in_another_place_is_read_and_noted(
 
 def test_complete_answer_that_conforms_keeps_marks_within(endpoint: Endpoint) -> None:
     text = '{"see": true, "why": "it wrote </think> and <|channel|>final<|message|>{}"}'
-    reply = ask(endpoint, make_reply({"content": text}), ChatRequest(REQUEST.messages, 100, schema=SCHEMA))
+    reply = ask(endpoint, make_reply({"content": text}), ChatRequest(REQUEST.messages, max_tokens=100, schema=SCHEMA))
     assert (reply.text, reply.notes) == (text, ())
 
 
 def test_complete_stream_joins_pieces_of_a_tool_call(endpoint: Endpoint) -> None:
     functions = [{"name": "reply", "arguments": ""}, {"arguments": JSON[:5]}, {"arguments": JSON[5:]}]
     pieces = [{"tool_calls": [{"index": 0, "function": function}]} for function in functions]
-    request = ChatRequest(REQUEST.messages, 100, schema=SCHEMA)
+    request = ChatRequest(REQUEST.messages, max_tokens=100, schema=SCHEMA)
     assert ask(endpoint, make_stream(*pieces, finish="tool_calls"), request, []).text == JSON
 
 
@@ -253,7 +253,7 @@ def test_complete_stream_joins_pieces_of_a_tool_call(endpoint: Endpoint) -> None
 def test_complete_without_text_fails_at_once_and_names_the_server_option(
     endpoint: Endpoint, message: dict[str, object], cure: str, streams: bool
 ) -> None:
-    request = ChatRequest(REQUEST.messages, 100, schema=SCHEMA)
+    request = ChatRequest(REQUEST.messages, max_tokens=100, schema=SCHEMA)
     with pytest.raises(ReplyMisplaced, match=cure) as caught:
         ask(endpoint, make_stream(message) if streams else make_reply(message), request, [] if streams else None)
     assert caught.value.retryable is False

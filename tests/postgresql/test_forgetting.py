@@ -208,7 +208,12 @@ def open_owned(database: LibraryDatabase) -> ServerState:
 
 
 def answer(patient: str) -> Answer:
-    return Answer(Question("What hurts?", id=patient, patient=patient), "rag", "answered", text=write_text(patient))
+    return Answer(
+        question=Question("What hurts?", id=patient, patient=patient),
+        strategy="rag",
+        state="answered",
+        text=write_text(patient),
+    )
 
 
 def fill_state(database: LibraryDatabase) -> None:
@@ -219,7 +224,7 @@ def fill_state(database: LibraryDatabase) -> None:
     assert state.database is not None
     sessions, answers, jobs = Sessions(60, database=state.database), state.open_answers(30), JobTable(state.database)
     for id_, patient in (("1", FORGOTTEN[0]), ("2", KEPT)):
-        sessions.start(Caller("otto", "patient-reader", frozenset({patient}), id=f"owner:{id_}"))
+        sessions.start(Caller(name="otto", role="patient-reader", patients=frozenset({patient}), id=f"owner:{id_}"))
     for patient in PATIENTS[:5]:
         answers.add(answer(patient), (), library="ward", owner="maria")
     questions = [JobQuestion(question=write_text(patient)[:50], patient=patient) for patient in PATIENTS[:5]]
@@ -288,7 +293,19 @@ def test_review_in_the_database_without_forgotten_patient_keeps_other_verdicts(
     store = ReviewStore(ItemTable(owned.database, "review"))
     store.add(review)
     for item in review.items:
-        store.save(review.plan.id, ReviewVerdict("anna", item.pair, "judged", "shown", "anna", "1", {}, "clearer"))
+        store.save(
+            review.plan.id,
+            ReviewVerdict(
+                reviewer="anna",
+                pair=item.pair,
+                state="judged",
+                order="shown",
+                name="anna",
+                choice="1",
+                criteria={},
+                remark="clearer",
+            ),
+        )
     report = forget_patients(tmp_path / STRATEGIES[OURS], [FORGOTTEN_REVIEWED], Places(server=owned.folder), READER)
     assert report.problems == ()
     restarted = ReviewStore(ItemTable(owned.database, "review"))

@@ -37,8 +37,16 @@ from tests.support.reviews import Reviewer, make_app, make_two_runs, open_review
 
 pytestmark = pytest.mark.postgresql
 STATE = "epicrisis_server"
-ANSWER = Answer(Question("Which drug?", id="1"), "rag", "answered", text="Aspirin.")
-CALLER = Caller("Maria", "patient-reader", frozenset({"1"}), 10, 2, "owner:1", "https://login#1")
+ANSWER = Answer(question=Question("Which drug?", id="1"), strategy="rag", state="answered", text="Aspirin.")
+CALLER = Caller(
+    name="Maria",
+    role="patient-reader",
+    patients=frozenset({"1"}),
+    requests_per_minute=10,
+    running=2,
+    id="owner:1",
+    account="https://login#1",
+)
 
 
 def open_as(database: LibraryDatabase, user: str) -> StateDatabase:
@@ -86,13 +94,31 @@ def test_reviews_are_judged_and_closed_in_two_processes(
     first.add(review)
     assert second.list() == [review]
     pair = review.items[0].pair
-    first.save(review.plan.id, ReviewVerdict("anna", pair, "judged", "shown", "anna", "1", {}, "caf\u00e9 \ud800"))
-    second.save(review.plan.id, ReviewVerdict("anna", pair, "draft", "shown", "anna", remark="later"))
+    first.save(
+        review.plan.id,
+        ReviewVerdict(
+            reviewer="anna",
+            pair=pair,
+            state="judged",
+            order="shown",
+            name="anna",
+            choice="1",
+            criteria={},
+            remark="caf\u00e9 \ud800",
+        ),
+    )
+    second.save(
+        review.plan.id,
+        ReviewVerdict(reviewer="anna", pair=pair, state="draft", order="shown", name="anna", remark="later"),
+    )
     verdict = first.read_state(review.plan.id).verdicts["anna", pair]
     assert (verdict.state, verdict.choice, verdict.remark) == ("judged", "1", "later")
     second.close(review.plan.id, "boss")
     with pytest.raises(InputError, match="closed"):
-        first.save(review.plan.id, ReviewVerdict("ben", pair, "judged", "shown", "ben", "2"))
+        first.save(
+            review.plan.id,
+            ReviewVerdict(reviewer="ben", pair=pair, state="judged", order="shown", name="ben", choice="2"),
+        )
     assert first.find(review.plan.id) == review
     second.remove(review.plan.id)
     with pytest.raises(NotFound):
@@ -239,7 +265,7 @@ def test_id_of_a_question_with_nul_is_stored_once(two: tuple[StateDatabase, Stat
     table, job = JobTable(two[0]), make_job()
     table.add(job)
     records = table.open_records(job, {})
-    answer = Answer(Question("Which drug?", id="a\0"), "rag", "answered", text="Aspirin.")
+    answer = Answer(question=Question("Which drug?", id="a\0"), strategy="rag", state="answered", text="Aspirin.")
     for _ in range(2):
         records.append_answer(answer)
     assert records.is_done(answer.question.key)

@@ -122,7 +122,7 @@ def test_first_addition_builds_the_indexes_at_its_end(database: LibraryDatabase)
         with pytest.raises(StorageError, match="is being filled by its first addition"):
             store.search_words("aspirin", 2, Scope())
     with LibraryStore.open(database.url(WRITER), write=True) as store:
-        report = add_documents(store, [Document("b", "B", "aspirin again", "test")], encoder)
+        report = add_documents(store, [Document("b", "B", title="aspirin again", source="test")], encoder)
         assert report.added == 1
         assert {hit.id for hit in store.search_words("aspirin", 2, Scope())} == {"a#0", "b#0"}
         with store._database.read() as connection:  # type: ignore[attr-defined]

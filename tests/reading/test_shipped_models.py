@@ -40,7 +40,9 @@ def test_shipped_ranker_was_trained_with_the_features_of_this_version() -> None:
 
 
 def test_result_comes_before_aim_and_method() -> None:
-    passage = Passage("z#0", "z", 0, 0, len(ABSTRACT), ABSTRACT, title="Zinc for diarrhoea")
+    passage = Passage(
+        id="z#0", document_id="z", ordinal=0, start=0, end=len(ABSTRACT), text=ABSTRACT, title="Zinc for diarrhoea"
+    )
     ranker = SentenceRanker(None, find_sentences, analyze_words)
     ranking = ranker.rank("What is the effect of zinc on the duration of diarrhoea?", [passage], 8)
     texts = [hit.sentence.text for hit in ranking.hits]
@@ -52,7 +54,9 @@ def test_sentence_on_the_opposite_of_what_is_asked_comes_later() -> None:
     (trial,) = (
         document for document in map(json.loads, lines) if document["id"] == "demo:aspirin-preterm-preeclampsia"
     )
-    passage = Passage("t#0", "t", 0, 0, len(trial["text"]), trial["text"], trial["title"])
+    passage = Passage(
+        id="t#0", document_id="t", ordinal=0, start=0, end=len(trial["text"]), text=trial["text"], title=trial["title"]
+    )
     ranker = SentenceRanker(None, find_sentences, analyze_words)
     ranking = ranker.rank("Does aspirin lower the risk of preterm pre-eclampsia?", [passage], 9)
     texts = [hit.sentence.text for hit in ranking.hits]

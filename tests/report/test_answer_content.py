@@ -36,8 +36,16 @@ OTHER = replace(
     reference=Reference(journal="Gut", year="2001"),
 )
 CLAIMS = (Claim("Aspirin lowers the risk.", (1,)), Claim("At term nothing changes.", (2,)))
-QUESTION = Question("Does aspirin help?", {"A": "yes", "B": "no"}, form="choice")
-ANSWER = Answer(QUESTION, "rag", "answered", "It does. [1][2]", choice="A", citations=(TRIAL, OTHER), claims=CLAIMS)
+QUESTION = Question("Does aspirin help?", options={"A": "yes", "B": "no"}, form="choice")
+ANSWER = Answer(
+    question=QUESTION,
+    strategy="rag",
+    state="answered",
+    text="It does. [1][2]",
+    choice="A",
+    citations=(TRIAL, OTHER),
+    claims=CLAIMS,
+)
 EVIL = "<script>alert(1)</script> [link](http://evil) | *bold*\u202e\x1b[31m"
 
 
@@ -180,11 +188,15 @@ def test_withheld_claim_is_shown_with_its_reason() -> None:
 
 def test_conflict_is_in_every_output() -> None:
     sides = (
-        ConflictSide("A (yes)", "2 randomised trials", 2, "A", is_answer=True, citations=(1,)),
-        ConflictSide("B (n\x1bo)", "1 case report", 1, "B"),
+        ConflictSide(
+            label="A (yes)", summary="2 randomised trials", count=2, choice="A", is_answer=True, citations=(1,)
+        ),
+        ConflictSide(label="B (n\x1bo)", summary="1 case report", count=1, choice="B"),
     )
     conflict = Conflict("parts", sides, "reduce call, with the majority of parts")
-    answer = Answer(Question("Does it?"), "brief-context", "answered", "Yes.", conflicts=(conflict,))
+    answer = Answer(
+        question=Question("Does it?"), strategy="brief-context", state="answered", text="Yes.", conflicts=(conflict,)
+    )
     (section,) = [part for part in build_answer_content(answer).sections if part.heading == "Disagreements"]
     (line,) = section.lines
     assert line.startswith("2 for A (yes): 2 randomised trials [1]; 1 for B (n")
@@ -198,8 +210,8 @@ def test_conflict_is_in_every_output() -> None:
 
 def test_gaps_name_failed_and_empty_parts_and_withheld_documents() -> None:
     partials = (
-        PartialAnswer(0, ("a#0",), "failed", failure=Failure("Timeout", "no reply in 600 s")),
-        PartialAnswer(1, ("b#0",), "nothing"),
+        PartialAnswer(partition=0, passages=("a#0",), state="failed", failure=Failure("Timeout", "no reply in 600 s")),
+        PartialAnswer(partition=1, passages=("b#0",), state="nothing"),
     )
     trace = (
         Notice("search", "1 retracted document is left out: pubmed:9"),
@@ -220,12 +232,12 @@ def test_gaps_name_failed_and_empty_parts_and_withheld_documents() -> None:
 
 
 def test_answer_that_cites_nothing_warns_even_if_quiet() -> None:
-    answer = Answer(Question("Why?"), "rag", "answered", "Because.")
+    answer = Answer(question=Question("Why?"), strategy="rag", state="answered", text="Because.")
     assert "It cites nothing: do not rely on it." in show(answer, quiet=True)
 
 
 def test_failure_is_in_files_and_not_on_screen() -> None:
-    answer = Answer(Question("Why?"), "rag", "failed", failure=Failure("Timeout", "no reply"))
+    answer = Answer(question=Question("Why?"), strategy="rag", state="failed", failure=Failure("Timeout", "no reply"))
     assert show(answer).splitlines() == ["No answer (failed)"]
     assert "no reply" in to_markdown(build_answer_content(answer))
     assert "no reply" in to_html(build_answer_content(answer))
@@ -233,7 +245,7 @@ def test_failure_is_in_files_and_not_on_screen() -> None:
 
 def test_withheld_answer_shows_reason_and_what_the_model_said() -> None:
     withheld = WithheldAnswer("It does.", "it quotes no document", "A", (replace(TRIAL, verified=False),))
-    answer = Answer(QUESTION, "rag", "abstained", withheld=withheld)
+    answer = Answer(question=QUESTION, strategy="rag", state="abstained", withheld=withheld)
     screen = show(answer)
     assert screen.startswith("No answer (abstained): The model's answer is not trusted: it quotes no document.")
     assert "The model answered: A. yes — It does." in screen
@@ -271,7 +283,13 @@ def test_markup_in_texts_is_data_in_files() -> None:
     claims = (Claim(EVIL, (1,)),)
     content = build_answer_content(
         Answer(
-            Question(EVIL), "rag", "answered", EVIL, citations=(evil,), claims=claims, trace=(Notice("search", EVIL),)
+            question=Question(EVIL),
+            strategy="rag",
+            state="answered",
+            text=EVIL,
+            citations=(evil,),
+            claims=claims,
+            trace=(Notice("search", EVIL),),
         )
     )
     page, markdown = to_html(content, [EVIL]), to_markdown(content, [EVIL])

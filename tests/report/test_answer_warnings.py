@@ -12,15 +12,28 @@ from epicrisis.report.answer_content import build_answer_content
 from epicrisis.report.answer_warnings import list_warnings
 
 DRUGS = {"A": "amiodarone", "B": "flecainide", "C": "propranolol", "D": "The record does not say"}
-QUESTION = Question("Which drug increased mortality?", DRUGS, "choice")
+QUESTION = Question("Which drug increased mortality?", options=DRUGS, form="choice")
 
 
 def cite(quotation: str, title: str = "Drugs after infarction") -> Citation:
-    return Citation(1, "d#0", "d", title, "", "1991", 0, len(quotation), quotation, True)
+    return Citation(
+        number=1,
+        passage_id="d#0",
+        document_id="d",
+        title=title,
+        source="",
+        date="1991",
+        start=0,
+        end=len(quotation),
+        quotation=quotation,
+        verified=True,
+    )
 
 
 def answer_with(choice: str | None, quotation: str, text: str = "It did.", **fields: object) -> Answer:
-    answer = Answer(QUESTION, "focused", "answered", text, choice, (cite(quotation),))
+    answer = Answer(
+        question=QUESTION, strategy="focused", state="answered", text=text, choice=choice, citations=(cite(quotation),)
+    )
     return replace(answer, **fields)  # type: ignore[arg-type]
 
 
@@ -41,7 +54,7 @@ def test_option_in_no_quotation_is_named() -> None:
     ],
 )
 def test_option_in_quotation_or_without_term_gives_no_warning(choice: str | None, options: dict[str, str]) -> None:
-    question = Question("Q?", options, "choice" if options else "open")
+    question = Question("Q?", options=options, form="choice" if options else "open")
     answer = answer_with(choice, "More died on flecainide.", question=question)
     assert list(list_warnings(answer)) == []
 

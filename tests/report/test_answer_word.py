@@ -26,17 +26,20 @@ RETRACTED = replace(
     marks=("retracted",),
 )
 CLAIMS = (Claim("Aspirin lowers the risk.", (1,)), Claim("It is safe.", ()))
-SIDES = (ConflictSide("A (yes)", "1 trial", 1, is_answer=True), ConflictSide("B (no)", "1 trial", 1))
+SIDES = (
+    ConflictSide(label="A (yes)", summary="1 trial", count=1, is_answer=True),
+    ConflictSide(label="B (no)", summary="1 trial", count=1),
+)
 ANSWER = Answer(
-    Question("Does aspirin help?", {"A": "yes", "B": "no"}, form="choice"),
-    "rag",
-    "answered",
-    "It does. [1]",
+    question=Question("Does aspirin help?", options={"A": "yes", "B": "no"}, form="choice"),
+    strategy="rag",
+    state="answered",
+    text="It does. [1]",
     choice="A",
     citations=(RETRACTED,),
     claims=CLAIMS,
     conflicts=(Conflict("parts", SIDES, "votes"),),
-    partials=(PartialAnswer(0, (), "failed", failure=Failure("endpoint", "no reply")),),
+    partials=(PartialAnswer(partition=0, passages=(), state="failed", failure=Failure("endpoint", "no reply")),),
     trace=(Notice("demo-model", "m is small"),),
 )
 EVIL = (
@@ -113,7 +116,7 @@ def test_hostile_text_is_no_field_no_link_and_breaks_nothing() -> None:
 
 
 def test_long_question_fits_the_properties_of_word() -> None:
-    content = AnswerContent("why " * 500, "Answer", ("yes",))
+    content = AnswerContent(question="why " * 500, head="Answer", verdict=("yes",))
     assert len(read(to_word(content)).core_properties.title) == 255
 
 

@@ -43,7 +43,19 @@ HOSTILE = "T}\n@article{evil,\n title={x} \\input{/etc/passwd} 100% $x_1$ #&~^\r
 
 
 def passage(id_: str = "pubmed:29768149", title: str = "Asthma.", **metadata: Any) -> Passage:
-    return Passage(f"{id_}#0", id_, 0, 0, 1, "x", title, "PubMed", "2018-05-17", None, metadata)
+    return Passage(
+        id=f"{id_}#0",
+        document_id=id_,
+        ordinal=0,
+        start=0,
+        end=1,
+        text="x",
+        title=title,
+        source="PubMed",
+        date="2018-05-17",
+        patient=None,
+        metadata=metadata,
+    )
 
 
 def parse_bibtex(text: str) -> list[Any]:
@@ -119,7 +131,7 @@ def test_hostile_title_adds_no_entry_and_no_field() -> None:
 def test_any_text_is_one_entry(names: list[str], text: str) -> None:
     publication = Publication(type="article-journal", journal=text, volume=text, page_range=text)
     reference = Reference(authors=tuple(names), publication=publication)
-    source = CitedSource(text, text, text, None, reference)
+    source = CitedSource(id=text, title=text, source=text, date=None, reference=reference)
     assert len(parse_bibtex(write_bibtex([source, source]))) == 2
     assert len(rispy.loads(write_ris([source, source]))) == 2
     assert len(json.loads(write_csl_json([source, source]))) == 2

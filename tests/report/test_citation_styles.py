@@ -33,7 +33,21 @@ def make_sources(*documents: tuple[str, dict[str, Any]]) -> tuple[CitedSource, .
     passages = []
     for number, (title, metadata) in enumerate(documents):
         id_ = f"pubmed:{number + 1}"
-        passages.append(Passage(f"{id_}#0", id_, 0, 0, 1, "x", title, "PubMed", "2012-09-28", None, metadata))
+        passages.append(
+            Passage(
+                id=f"{id_}#0",
+                document_id=id_,
+                ordinal=0,
+                start=0,
+                end=1,
+                text="x",
+                title=title,
+                source="PubMed",
+                date="2012-09-28",
+                patient=None,
+                metadata=metadata,
+            )
+        )
     return list_passage_sources(passages)
 
 
@@ -89,7 +103,11 @@ def test_reference_list_marks_retracted_article(style: CitationStyle) -> None:
 def test_any_text_is_one_line_for_each_source(text: str, style: CitationStyle) -> None:
     publication = Publication(type="foo-bar", journal=text, volume=text, page_range=text, url=text)
     source = CitedSource(
-        text, text, text, "2015-06", Reference(authors=(text, f"{text}, {text}"), publication=publication)
+        id=text,
+        title=text,
+        source=text,
+        date="2015-06",
+        reference=Reference(authors=(text, f"{text}, {text}"), publication=publication),
     )
     lines = format_references([source, source], style)
     assert len(lines) == 2
@@ -113,13 +131,26 @@ def test_style_without_the_extra_names_it(monkeypatch: pytest.MonkeyPatch) -> No
 )
 def test_references_of_answer_are_written(format: ReferenceFormat, line: str) -> None:
     citation = Citation(
-        1, "d1#0", "d1", "Lipases", "", "2012", 0, 1, "x", verified=True, reference=Reference(("Doe, Jane",))
+        number=1,
+        passage_id="d1#0",
+        document_id="d1",
+        title="Lipases",
+        source="",
+        date="2012",
+        start=0,
+        end=1,
+        quotation="x",
+        verified=True,
+        reference=Reference(authors=("Doe, Jane",)),
     )
-    answer = Answer(Question("Why?"), "rag", "answered", citations=(citation,))
+    answer = Answer(question=Question("Why?"), strategy="rag", state="answered", citations=(citation,))
     assert line in write_references(answer, format).replace("\r", "").splitlines()
-    assert write_references(Answer(Question("Why?"), "rag", "abstained"), format) in ("", "[]\n")
+    assert write_references(Answer(question=Question("Why?"), strategy="rag", state="abstained"), format) in (
+        "",
+        "[]\n",
+    )
 
 
 def test_references_in_unknown_format_are_refused() -> None:
     with pytest.raises(InputError, match="choose one of vancouver, ama, apa, bibtex, ris, csl-json"):
-        write_references(Answer(Question("Why?"), "rag", "abstained"), "chicago")  # type: ignore[arg-type]
+        write_references(Answer(question=Question("Why?"), strategy="rag", state="abstained"), "chicago")  # type: ignore[arg-type]

@@ -29,11 +29,11 @@ PATIENT = "Kanarienvogel"
 QUESTIONS = tuple(
     Question(
         f"Does it help {PATIENT}, {i}?",
-        {"A": "yes", "B": "no"},
-        "choice",
-        str(i),
-        "AB"[i % 2],
-        (f"d{i}",),
+        options={"A": "yes", "B": "no"},
+        form="choice",
+        id=str(i),
+        gold="AB"[i % 2],
+        gold_documents=(f"d{i}",),
         evidence=(EvidenceSpan(f"d{i}", 0, 9),),
     )
     for i in range(N)
@@ -43,20 +43,56 @@ OPEN = tuple(Question(f"What helps {PATIENT}, {i}?", id=str(i), gold="Rest.") fo
 
 def make_answer(question: Question, arm: str) -> Answer:
     """Return an answer with a ranking, parts with quotations, calls and a citation."""
-    passage = Passage(f"d{question.id}#0", f"d{question.id}", 0, 0, 9, "It helps.", date="2015-06")
+    passage = Passage(
+        id=f"d{question.id}#0",
+        document_id=f"d{question.id}",
+        ordinal=0,
+        start=0,
+        end=9,
+        text="It helps.",
+        date="2015-06",
+    )
     usage = Usage(calls=1, prompt_tokens=90, completion_tokens=10, seconds=1.0)
-    called = ModelCalled("map-1", "tiny", "0" * 64, "map@1", 0, 0, "stop", usage, at=1.0)
+    called = ModelCalled(
+        stage="map-1",
+        model="tiny",
+        prompt_sha256="0" * 64,
+        template="map@1",
+        seed=0,
+        sample=0,
+        finish_reason="stop",
+        usage=usage,
+        at=1.0,
+    )
     quotation = Quotation(passage.id, "It helps", 0, 8)
-    cited = Citation(1, passage.id, passage.document_id, "", "", "2015-06", 0, 8, "It helps", True)
-    part = PartialAnswer(0, (passage.id,), "relevant", "Yes.", "A" if question.options else None, (quotation,))
+    cited = Citation(
+        number=1,
+        passage_id=passage.id,
+        document_id=passage.document_id,
+        title="",
+        source="",
+        date="2015-06",
+        start=0,
+        end=8,
+        quotation="It helps",
+        verified=True,
+    )
+    part = PartialAnswer(
+        partition=0,
+        passages=(passage.id,),
+        state="relevant",
+        text="Yes.",
+        choice="A" if question.options else None,
+        quotations=(quotation,),
+    )
     return Answer(
-        question,
-        arm,
-        "answered",
-        "Yes [1].",
-        "A" if question.options else None,
-        (cited,),
-        (part,),
+        question=question,
+        strategy=arm,
+        state="answered",
+        text="Yes [1].",
+        choice="A" if question.options else None,
+        citations=(cited,),
+        partials=(part,),
         usage=usage,
         trace=(Retrieved(Ranking((Hit(passage, 1.0, 0),), "dense", {"k": 1})), called),
     )
@@ -104,7 +140,16 @@ def undamaged_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for i in range(N):
         read = tuple((f"d{(i + n) % N}#0", 1 / (n + 1)) for n in range(N))
         file.append_rankings(
-            QuestionRankings(f"q{i}", "own", read, read, None, tuple(id_ for id_, _ in read), (f"d{i}",), (f"d{i}",))
+            QuestionRankings(
+                key=f"q{i}",
+                dataset="own",
+                dense=read,
+                bm25=read,
+                reranked=None,
+                read=tuple(id_ for id_, _ in read),
+                gold=(f"d{i}",),
+                held=(f"d{i}",),
+            )
         )
     return result
 

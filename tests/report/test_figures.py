@@ -64,7 +64,14 @@ def test_row_without_place_among_panels_is_in_each_that_it_fits() -> None:
     share = Mean(0.5, Interval(0.4, 0.6), 40)
     rows = (("a", None, "closed-book"), ("a", 100, "rag"), ("a", 200, "rag"), ("b", 100, "rag"), ("c", None, "rag"))
     table = Table("T", ("model", "tokens", "arm", "share right"), tuple((*row, share) for row in rows))
-    plot = PlotSpec("Shares", "points", ("share right",), ("arm",), ("arm",), panel=("model", "tokens"))
+    plot = PlotSpec(
+        title="Shares",
+        kind="points",
+        values=("share right",),
+        along=("arm",),
+        series=("arm",),
+        panel=("model", "tokens"),
+    )
     marks = [(mark.panel, mark.row) for mark in plot_figure(plot, table).marks]
     assert marks == [
         ("a, tokens 100", "closed-book"),
@@ -80,7 +87,7 @@ def test_series_of_several_columns_do_not_repeat_the_row() -> None:
     difference = Difference(0.1, Interval(0, 0.2), 0.05, 40, 40)
     columns = ("arm", "difference to rag", "difference to brief-context")
     table = Table("T", columns, (("focused", difference, difference), ("rotations", difference, None)))
-    plot = PlotSpec("Differences", "points", ("difference to *",), ("arm",), ("arm",))
+    plot = PlotSpec(title="Differences", kind="points", values=("difference to *",), along=("arm",), series=("arm",))
     assert plot_figure(plot, table).series == ("difference to RAG", "difference to BriefContext")
 
 
@@ -121,7 +128,10 @@ def test_conflicts_plot_has_stacked_counts() -> None:
 
 @pytest.mark.slow
 def test_bar_plot_of_counts_has_whole_ticks() -> None:
-    plot, table = PlotSpec("T", "bars", ("win",), ("arm",)), Table("T", ("arm", "win"), (("rag", 1),))
+    plot, table = (
+        PlotSpec(title="T", kind="bars", values=("win",), along=("arm",)),
+        Table("T", ("arm", "win"), (("rag", 1),)),
+    )
     axes = [
         draw_charts(plot_figure(plot, table, printed=percent))[0][1]["layer"][0]["encoding"]["x"]["axis"]
         for percent in (False, True)

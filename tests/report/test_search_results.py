@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,8 +14,10 @@ from epicrisis.report.search_results import choose_window, find_matches, find_st
 TEXT = "Women at risk took placebo. " * 20 + "Aspirin prevented pre-eclampsia in pregnancies. " + "Nothing else. " * 20
 
 
-def passage(document: str, ordinal: int, text: str = "Aspirin.", **fields: object) -> Passage:
-    return Passage(f"{document}#{ordinal}", document, ordinal, 0, len(text), text, **fields)  # type: ignore[arg-type]
+def passage(document: str, ordinal: int, text: str = "Aspirin.", **fields: Any) -> Passage:
+    return Passage(
+        id=f"{document}#{ordinal}", document_id=document, ordinal=ordinal, start=0, end=len(text), text=text, **fields
+    )
 
 
 def rank(*passages: Passage) -> Ranking:

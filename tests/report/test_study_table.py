@@ -15,14 +15,23 @@ from epicrisis.report.study_table import build_study_table, study_table_csv
 TEXT = "We randomised 1776 women with a high risk. Aspirin reduced the risk of pre-eclampsia (p = 0.004)."
 SENTENCE = "Aspirin reduced the risk of pre-eclampsia (p = 0.004)."
 START = TEXT.index(SENTENCE)
-PASSAGE = Passage("d1#0", "d1", 0, 100, 100 + len(TEXT), TEXT, title="Aspirin")
+PASSAGE = Passage(id="d1#0", document_id="d1", ordinal=0, start=100, end=100 + len(TEXT), text=TEXT, title="Aspirin")
 TRIAL = StudyTypeMatch("randomised-trial", "publication type")
 CITATION = Citation(
-    1, "d1#0", "d1", "Aspirin", "PubMed", "2017", 100 + START, 100 + len(TEXT), SENTENCE, True,
+    number=1,
+    passage_id="d1#0",
+    document_id="d1",
+    title="Aspirin",
+    source="PubMed",
+    date="2017",
+    start=100 + START,
+    end=100 + len(TEXT),
+    quotation=SENTENCE,
+    verified=True,
     reference=Reference(journal="Gut", year="2017", study=TRIAL),
-)  # fmt: skip
+)
 QUESTION = Question("Does aspirin reduce the risk of pre-eclampsia?")
-ANSWER = Answer(QUESTION, "rag", "answered", "It does. [1]", citations=(CITATION,))
+ANSWER = Answer(question=QUESTION, strategy="rag", state="answered", text="It does. [1]", citations=(CITATION,))
 
 
 def test_row_has_design_size_population_direction_and_sentence() -> None:

@@ -33,7 +33,10 @@ ids = st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 9)), unique
 
 def ranking_of(text: str) -> Ranking:
     """`a1 b0` is passage 1 of document a, then passage 0 of b."""
-    passages = [Passage(f"{name[0]}#{name[1:]}", name[0], int(name[1:]), 0, 1, name) for name in text.split()]
+    passages = [
+        Passage(id=f"{name[0]}#{name[1:]}", document_id=name[0], ordinal=int(name[1:]), start=0, end=1, text=name)
+        for name in text.split()
+    ]
     return rank_in_order(passages, "dense", {})
 
 
@@ -85,7 +88,7 @@ def test_search_deepens_until_enough_documents() -> None:
 
     def rank(n: int) -> IdRanking:
         asked.append(n)
-        return IdRanking(ranking.scored_ids[:n], "dense", {})
+        return IdRanking(scores=ranking.scored_ids[:n], retriever="dense", origins={})
 
     assert len(rank_for_documents(rank, 3).ids) == 42
     assert asked == [12, 24, 48]
@@ -155,7 +158,10 @@ def store_of(documents: dict[str, list[str]], encoder: HashingEncoder) -> Memory
     """A document a name, a passage a text."""
     store = MemoryStore()
     for name, texts in documents.items():
-        passages = tuple(Passage(f"{name}#{i}", name, i, 0, len(text), text) for i, text in enumerate(texts))
+        passages = tuple(
+            Passage(id=f"{name}#{i}", document_id=name, ordinal=i, start=0, end=len(text), text=text)
+            for i, text in enumerate(texts)
+        )
         store.add([StoredDocument(name, "sha", passages, encoder.encode_passages([("", text) for text in texts]))])
     return store
 
@@ -200,7 +206,15 @@ def test_retracted_documents_are_named_if_documents_are_counted() -> None:
     """As far as the k documents that are read reach, and all of them where there are fewer."""
     encoder = HashingEncoder()
     store = store_of({"long": ["aspirin aspirin"] * 5, "other": ["aspirin and a longer text"]}, encoder)
-    passage = Passage("gone#0", "gone", 0, 0, 1, "aspirin and another text", metadata={"retracted": True})
+    passage = Passage(
+        id="gone#0",
+        document_id="gone",
+        ordinal=0,
+        start=0,
+        end=1,
+        text="aspirin and another text",
+        metadata={"retracted": True},
+    )
     store.add([StoredDocument("gone", "sha", (passage,), encoder.encode_passages([("", passage.text)]))])
     retriever = Retriever(store, encoder)
     both = retriever.documents("aspirin", 2, "bm25", Scope(without_retracted=True))

@@ -14,7 +14,10 @@ from epicrisis.retrieval.timeline import Resolution, resolve
 
 
 def notes_of(texts: Mapping[str, str]) -> list[Passage]:
-    return [Passage(f"{name}#0", name, 0, 0, len(text), text) for name, text in texts.items()]
+    return [
+        Passage(id=f"{name}#0", document_id=name, ordinal=0, start=0, end=len(text), text=text)
+        for name, text in texts.items()
+    ]
 
 
 def told(event: str, text: str) -> EventMentions | None:

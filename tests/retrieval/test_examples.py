@@ -21,7 +21,9 @@ STEM = (
 
 def passage(name: str, text: str, ordinal: int = 0, **more: Any) -> Passage:
     told = {"question": text, "options": {"A": "yes", "B": "no"}, "choice": "A", "answer": "Yes.", **more}
-    return Passage(f"{name}#{ordinal}", name, ordinal, 0, len(text), text, metadata=told)
+    return Passage(
+        id=f"{name}#{ordinal}", document_id=name, ordinal=ordinal, start=0, end=len(text), text=text, metadata=told
+    )
 
 
 def test_examples_are_unique_in_ranking_order() -> None:

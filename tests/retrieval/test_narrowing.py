@@ -50,7 +50,10 @@ TEXTS = {
     "letter17": "Recovering from surgery. Creatinine in 2014 had been 1.1.",
     "c-hp": "s/p left hip replacement.",
 }
-PASSAGES = [Passage(f"{name}#0", name, 0, 0, len(text), text) for name, text in TEXTS.items()]
+PASSAGES = [
+    Passage(id=f"{name}#0", document_id=name, ordinal=0, start=0, end=len(text), text=text)
+    for name, text in TEXTS.items()
+]
 ALL = {note.document_id for note in RECORD}
 
 

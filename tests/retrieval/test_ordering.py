@@ -14,7 +14,7 @@ def names(ids: tuple[str, ...]) -> str:
 
 
 def of(letters: str) -> list[Passage]:
-    return [Passage(f"{letter}#0", letter, 0, 0, 1, letter) for letter in letters]
+    return [Passage(id=f"{letter}#0", document_id=letter, ordinal=0, start=0, end=1, text=letter) for letter in letters]
 
 
 def test_move_worst_to_middle_puts_best_at_both_ends() -> None:
@@ -26,7 +26,7 @@ def test_move_worst_to_middle_puts_best_at_both_ends() -> None:
 
 @given(st.integers(1, 30))
 def test_ordering_keeps_all_passages_and_names_method(n: int) -> None:
-    passages = [Passage(f"d{i}#0", f"d{i}", 0, 0, 1, "x") for i in range(n)]
+    passages = [Passage(id=f"d{i}#0", document_id=f"d{i}", ordinal=0, start=0, end=1, text="x") for i in range(n)]
     ranking = rank_in_order(passages, "dense", {"k": n})
     moved = move_worst_to_middle(ranking)
     assert set(moved.ids) == set(ranking.ids)

@@ -29,7 +29,16 @@ SPANS = HashingEncoder().token_spans
 def passage(
     name: str, ordinal: int = 0, date: str | None = "2150-01-01", patient: str | None = "p", text: str = "text"
 ) -> Passage:
-    return Passage(f"{name}#{ordinal}", name, ordinal, 0, len(text), text, date=date, patient=patient)
+    return Passage(
+        id=f"{name}#{ordinal}",
+        document_id=name,
+        ordinal=ordinal,
+        start=0,
+        end=len(text),
+        text=text,
+        date=date,
+        patient=patient,
+    )
 
 
 def ranking_of(*passages: Passage) -> Ranking:
@@ -63,7 +72,15 @@ def test_overlap_appears_once_and_gaps_keep_length() -> None:
     text = "One two.  Three four.\n\n\nFive."
     spans = [(0, 8), (4, 21), (10, 21), (24, 29)]
     parts = [
-        Passage(f"n#{i}", "n", i, start, end, text[start:end], metadata={"section": str(i), "note_type": "radiology"})
+        Passage(
+            id=f"n#{i}",
+            document_id="n",
+            ordinal=i,
+            start=start,
+            end=end,
+            text=text[start:end],
+            metadata={"section": str(i), "note_type": "radiology"},
+        )
         for i, (start, end) in enumerate(spans)
     ]
     (note,) = restore_notes(parts)

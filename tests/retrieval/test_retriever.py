@@ -35,7 +35,9 @@ def store_of(texts: dict[str, str], encoder: HashingEncoder) -> MemoryStore:
     store = MemoryStore()
     for name, text in texts.items():
         patient = "p1" if name == "note" else None
-        passage = Passage(f"{name}#0", name, 0, 0, len(text), text, date="2015", patient=patient)
+        passage = Passage(
+            id=f"{name}#0", document_id=name, ordinal=0, start=0, end=len(text), text=text, date="2015", patient=patient
+        )
         store.add([StoredDocument(name, "sha", (passage,), encoder.encode_passages([("", text)]))])
     return store
 
@@ -140,7 +142,15 @@ def counting() -> _CountingStore:
     encoder, store = HashingEncoder(), _CountingStore()
     for number in range(60):
         text = f"aspirin {'word ' * number}"
-        passage = Passage(f"d{number:02d}#0", f"d{number:02d}", 0, 0, len(text), text, title=f"Trial {number}")
+        passage = Passage(
+            id=f"d{number:02d}#0",
+            document_id=f"d{number:02d}",
+            ordinal=0,
+            start=0,
+            end=len(text),
+            text=text,
+            title=f"Trial {number}",
+        )
         store.add([StoredDocument(passage.document_id, "sha", (passage,), encoder.encode_passages([("", text)]))])
     return store
 
@@ -300,7 +310,7 @@ def test_preflight_measures_signal_on_own_rankings(kind: SignalKind) -> None:
 @pytest.mark.parametrize("kind", ["dense-gap", "reranker-overlap"])
 def test_preflight_with_dense_signal_skips_bm25(kind: SignalKind) -> None:
     encoder, store = HashingEncoder(), _NoWords()
-    passage = Passage("a#0", "a", 0, 0, 7, "aspirin")
+    passage = Passage(id="a#0", document_id="a", ordinal=0, start=0, end=7, text="aspirin")
     store.add([StoredDocument("a", "sha", (passage,), encoder.encode_passages([("", passage.text)]))])
     verdict = with_reranker(store, encoder).preflight("aspirin", EVERYTHING, n=1, threshold=0.5, depth=4, signal=kind)
     assert verdict.dense_top == ("a",)
@@ -349,7 +359,16 @@ def record_store(notes: dict[str, list[str]], encoder: HashingEncoder, patient: 
     for name, texts in notes.items():
         starts = [sum(len(text) + 1 for text in texts[:i]) for i in range(len(texts))]
         passages = tuple(
-            Passage(f"{name}#{i}", name, i, start, start + len(text), text, date=name[-4:], patient=patient)
+            Passage(
+                id=f"{name}#{i}",
+                document_id=name,
+                ordinal=i,
+                start=start,
+                end=start + len(text),
+                text=text,
+                date=name[-4:],
+                patient=patient,
+            )
             for i, (start, text) in enumerate(zip(starts, texts, strict=True))
         )
         vectors = encoder.encode_passages([("", text) for text in texts])

@@ -29,7 +29,9 @@ TEXT = (
 
 
 def passage_of(text: str, ordinal: int = 0, start: int = 0, document: str = "d") -> Passage:
-    return Passage(f"{document}#{ordinal}", document, ordinal, start, start + len(text), text)
+    return Passage(
+        id=f"{document}#{ordinal}", document_id=document, ordinal=ordinal, start=start, end=start + len(text), text=text
+    )
 
 
 def ranker(reranker: tuple[str, Reranker] | None = None) -> SentenceRanker:
@@ -146,7 +148,10 @@ def test_word_scores_prefer_rare_words_and_are_at_most_1() -> None:
 def test_words_and_rank_of_passage_order_sentences_of_notes_without_encoder() -> None:
     bare = SentenceRanker(None, find_sentences, analyze_words)
     texts = ("Zinc was given daily. Nobody was harmed.", "Aspirin prevents stroke. Aspirin was cheap.")
-    passages = [Passage(f"d{n}#0", f"d{n}", 0, 0, len(text), text, patient="anna") for n, text in enumerate(texts)]
+    passages = [
+        Passage(id=f"d{n}#0", document_id=f"d{n}", ordinal=0, start=0, end=len(text), text=text, patient="anna")
+        for n, text in enumerate(texts)
+    ]
     ranking = bare.rank("Does aspirin prevent stroke?", passages, 3)
     assert [sentence.text for sentence in ranking.sentences] == [
         "Aspirin prevents stroke.",
@@ -186,7 +191,10 @@ def test_listing_leaves_out_what_does_not_answer(
     listing: Listing | None, documents: set[str], is_shorter: bool
 ) -> None:
     """The best sentence is listed in any case."""
-    passages = [Passage(f"{id_}#0", id_, 0, 0, len(text), text) for id_, text in (("z", ZINC), ("a", ASTHMA))]
+    passages = [
+        Passage(id=f"{id_}#0", document_id=id_, ordinal=0, start=0, end=len(text), text=text)
+        for id_, text in (("z", ZINC), ("a", ASTHMA))
+    ]
     question = "What is the effect of zinc compared with placebo on the duration of diarrhoea?"
     ranking = SentenceRanker(None, find_sentences, analyze_words).rank(question, passages, 8, listing=listing)
     assert {hit.sentence.passage.document_id for hit in ranking} == documents

@@ -12,7 +12,15 @@ TRIAL, REVIEW = "Randomized Controlled Trial", "Review"
 
 def passage(document: str, publication_type: str, ordinal: int = 0) -> Passage:
     metadata = {"publication_types": [publication_type]}
-    return Passage(f"{document}#{ordinal}", document, ordinal, 0, 5, "Text.", metadata=metadata)
+    return Passage(
+        id=f"{document}#{ordinal}",
+        document_id=document,
+        ordinal=ordinal,
+        start=0,
+        end=5,
+        text="Text.",
+        metadata=metadata,
+    )
 
 
 def ranking(*passages: Passage) -> Ranking:

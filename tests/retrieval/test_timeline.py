@@ -54,7 +54,10 @@ def told_of(words: str) -> Mapping[str, EventMentions]:
 
 
 def passages(texts: Mapping[str, str]) -> list[Passage]:
-    return [Passage(f"{name}#0", name, 0, 0, len(text), text) for name, text in texts.items()]
+    return [
+        Passage(id=f"{name}#0", document_id=name, ordinal=0, start=0, end=len(text), text=text)
+        for name, text in texts.items()
+    ]
 
 
 def asked(question: str, record: Sequence[NoteTime] = RECORD) -> Resolution:
@@ -302,9 +305,9 @@ def test_partial_admission_dates_are_compared_as_ranges() -> None:
 def test_note_times_are_read_from_passages() -> None:
     told = {"note_type": "Discharge summary", "encounter": 7, "admitted": "2150-03-04", "discharged": "soon"}
     passages = [
-        Passage("b#1", "b", 1, 5, 9, "text", date="2150-03", metadata=told),
-        Passage("b#0", "b", 0, 0, 4, "text", date="2150-03", metadata=told),
-        Passage("a#0", "a", 0, 0, 4, "text", date="2150-03-04T99:99"),
+        Passage(id="b#1", document_id="b", ordinal=1, start=5, end=9, text="text", date="2150-03", metadata=told),
+        Passage(id="b#0", document_id="b", ordinal=0, start=0, end=4, text="text", date="2150-03", metadata=told),
+        Passage(id="a#0", document_id="a", ordinal=0, start=0, end=4, text="text", date="2150-03-04T99:99"),
     ]
     assert NoteTime.from_passages(passages) == (
         NoteTime("a"),

@@ -19,7 +19,15 @@ ENCODER = HashingEncoder(8)
 def make_document(name: str, count: int, word: str = "Part", date: str | None = None) -> StoredDocument:
     texts = [f"{word} {number:03}." for number in range(count)]
     passages = tuple(
-        Passage(f"{name}#{number}", name, number, 20 * number, 20 * number + len(text), text, date=date)
+        Passage(
+            id=f"{name}#{number}",
+            document_id=name,
+            ordinal=number,
+            start=20 * number,
+            end=20 * number + len(text),
+            text=text,
+            date=date,
+        )
         for number, text in enumerate(texts)
     )
     return StoredDocument(name, "0" * 32, passages, ENCODER.encode_passages([("", text) for text in texts]))
@@ -76,7 +84,7 @@ QUESTION = "What is the effect of zinc on the duration of diarrhoea in children?
 def write_trial(chapters: int) -> Document:
     """Return a document with the result at its end."""
     filler = "\n".join(f"Zinc and diarrhoea of children are the subject of chapter {i}." for i in range(chapters))
-    return Document("trial", f"{filler}\n{'Nothing else follows. ' * 100}\n{RESULT}", "Zinc")
+    return Document("trial", f"{filler}\n{'Nothing else follows. ' * 100}\n{RESULT}", title="Zinc")
 
 
 def test_focused_reads_the_best_sentences_of_whole_documents(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_client_that_reads_nothing_holds_no_question_and_is_disconnected(monkeyp
     async def events() -> AsyncGenerator[Event, None]:
         for _ in range(100):
             yield TextDelta("rag", "word ")
-        yield Answered(Answer(Question("What?"), "rag", "answered"))
+        yield Answered(Answer(question=Question("What?"), strategy="rag", state="answered"))
         finished.set()
 
     async def receive() -> MutableMapping[str, Any]:

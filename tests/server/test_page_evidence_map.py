@@ -22,17 +22,34 @@ from epicrisis.privacy.record_access import list_documents
 from epicrisis.server.page.evidence_map import PartVerdict, build_evidence_map
 from tests.support.strategies import passages
 
-QUESTION = Question("Does aspirin prevent stroke?", {"A": "yes", "B": "no"}, "choice")
+QUESTION = Question("Does aspirin prevent stroke?", options={"A": "yes", "B": "no"}, form="choice")
 PASSAGES = passages(20)
 RANKING = Ranking(tuple(Hit(passage, 1.0, rank) for rank, passage in enumerate(PASSAGES)), "hybrid")
 IDS = RANKING.ids
 PARTS = (
-    PartialAnswer(0, IDS[:5], "relevant", "It helps.", "A", (Quotation(IDS[1], "words", 1, 6),)),
-    PartialAnswer(1, IDS[5:10], "relevant", "It does not.", "B"),
-    PartialAnswer(2, IDS[10:15], "nothing"),
-    PartialAnswer(3, IDS[15:], "failed", failure=Failure("ChatError", "the model does not reply")),
+    PartialAnswer(
+        partition=0,
+        passages=IDS[:5],
+        state="relevant",
+        text="It helps.",
+        choice="A",
+        quotations=(Quotation(IDS[1], "words", 1, 6),),
+    ),
+    PartialAnswer(partition=1, passages=IDS[5:10], state="relevant", text="It does not.", choice="B"),
+    PartialAnswer(partition=2, passages=IDS[10:15], state="nothing"),
+    PartialAnswer(
+        partition=3, passages=IDS[15:], state="failed", failure=Failure("ChatError", "the model does not reply")
+    ),
 )
-ANSWER = Answer(QUESTION, "brief-context", "answered", "Yes.", "A", partials=PARTS, trace=(Retrieved(RANKING),))
+ANSWER = Answer(
+    question=QUESTION,
+    strategy="brief-context",
+    state="answered",
+    text="Yes.",
+    choice="A",
+    partials=PARTS,
+    trace=(Retrieved(RANKING),),
+)
 
 
 def test_each_document_has_its_part_and_what_the_part_said() -> None:
@@ -53,8 +70,8 @@ def test_cells_do_not_overlap_and_fit_the_drawing() -> None:
 
 def test_parts_without_options_take_sides_by_the_disagreement() -> None:
     sides = (
-        ConflictSide("an increase", "", 1, is_answer=True, partitions=(0,)),
-        ConflictSide("a decrease", "", 1, partitions=(1,)),
+        ConflictSide(label="an increase", summary="", count=1, is_answer=True, partitions=(0,)),
+        ConflictSide(label="a decrease", summary="", count=1, partitions=(1,)),
     )
     parts = tuple(replace(part, choice=None) for part in PARTS)
     answer = replace(ANSWER, choice=None, partials=parts, conflicts=(Conflict("sentences", sides, "reduce call"),))
@@ -70,8 +87,8 @@ def test_parts_without_any_comparison_are_relevant_only() -> None:
 
 def test_documents_read_in_one_prompt_take_sides_by_the_disagreement() -> None:
     sides = (
-        ConflictSide("A (yes)", "", 1, is_answer=True, sources=(ConflictSource("d0"),)),
-        ConflictSide("B (no)", "", 1, sources=(ConflictSource("d1"),)),
+        ConflictSide(label="A (yes)", summary="", count=1, is_answer=True, sources=(ConflictSource(document_id="d0"),)),
+        ConflictSide(label="B (no)", summary="", count=1, sources=(ConflictSource(document_id="d1"),)),
     )
     answer = replace(ANSWER, partials=(), strategy="rag", conflicts=(Conflict("sentences", sides, "answer call"),))
     statements = [cell.statement for cell in build_evidence_map(answer).cells]
@@ -88,7 +105,17 @@ def test_documents_read_in_one_prompt_take_sides_by_the_disagreement() -> None:
 def test_rankings_are_joined_by_shared_documents_and_none_shared_is_a_warning(
     dense: tuple[str, ...], words: tuple[str, ...], lines: int, is_warned: bool
 ) -> None:
-    preflight = Preflight(False, 0.0, 3, 0.2, 16, dense, words, "because", count="documents")
+    preflight = Preflight(
+        rankings_agree=False,
+        value=0.0,
+        n=3,
+        threshold=0.2,
+        depth=16,
+        dense_top=dense,
+        bm25_top=words,
+        reason="because",
+        count="documents",
+    )
     evidence_map = build_evidence_map(replace(ANSWER, partials=(), preflight=preflight))
     assert evidence_map.rankings is not None
     assert len(evidence_map.rankings.lines) == lines
@@ -102,7 +129,18 @@ def test_hybrid_search_is_drawn_and_warned_of_without_preflight_words(
 ) -> None:
     tops = SearchTops(("d0", "d2"), words, {"d0": "Zero", "d2": "Two", "d7": "Seven", "d9": "Nine"})
     found = SentencesSelected((), tops) if in_sentences else Retrieved(replace(RANKING, tops=tops))
-    gap = Preflight(True, 0.2, 16, 0.1, 16, ("d0", "d1"), (), "a gap", signal="dense-gap", count="documents")
+    gap = Preflight(
+        rankings_agree=True,
+        value=0.2,
+        n=16,
+        threshold=0.1,
+        depth=16,
+        dense_top=("d0", "d1"),
+        bm25_top=(),
+        reason="a gap",
+        signal="dense-gap",
+        count="documents",
+    )
     evidence_map = build_evidence_map(replace(ANSWER, partials=(), preflight=gap, trace=(found,)))
     assert evidence_map.rankings is not None
     assert [name.title for name in evidence_map.rankings.right] == [tops.titles[id_] for id_ in words]

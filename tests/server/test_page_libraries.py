@@ -178,7 +178,11 @@ def test_full_disk_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.slow
 def test_hostile_titles_stay_text(tmp_path: Path) -> None:
-    papers = [Document("paper:x/../y?z#1", f"Text. {EVIL}", EVIL, EVIL, "2000", metadata={"authors": [EVIL]})]
+    papers = [
+        Document(
+            "paper:x/../y?z#1", f"Text. {EVIL}", title=EVIL, source=EVIL, date="2000", metadata={"authors": [EVIL]}
+        )
+    ]
     app = make_app(tmp_path, papers)
     (response,) = send(app, ("GET", "/libraries/lib", {}))
     page = Page(response.text)

@@ -51,17 +51,17 @@ def as_passages(documents: list[Document]) -> list[Passage]:
     for document in documents:
         passages.append(
             Passage(
-                f"{document.id}#0",
-                document.id,
-                0,
-                0,
-                len(document.text),
-                document.text,
-                document.title,
-                document.source,
-                document.date,
-                document.patient,
-                document.metadata,
+                id=f"{document.id}#0",
+                document_id=document.id,
+                ordinal=0,
+                start=0,
+                end=len(document.text),
+                text=document.text,
+                title=document.title,
+                source=document.source,
+                date=document.date,
+                patient=document.patient,
+                metadata=document.metadata,
             )
         )
     return passages

@@ -80,8 +80,8 @@ def test_menu_names_only_what_has_something_to_show(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_document_without_title_is_named_by_its_id(tmp_path: Path) -> None:
     documents = [
-        Document("file:leaflet.html", "Aspirin lowers the risk of stroke in men.", "about:blank", date="2001"),
-        Document("file:report.pdf", "Aspirin raised the risk of bleeding in men.", "Untitled", date="2002"),
+        Document("file:leaflet.html", "Aspirin lowers the risk of stroke in men.", title="about:blank", date="2001"),
+        Document("file:report.pdf", "Aspirin raised the risk of bleeding in men.", title="Untitled", date="2002"),
     ]
     app = create_app(open_resources(open_library(tmp_path / "lib", None, documents)), ServerOptions(folder=tmp_path))
 

@@ -28,7 +28,15 @@ def note(patient: str, name: str, day: str, text: str, encounter: str = "") -> D
     if encounter:
         admitted, discharged = STAYS[encounter]
         metadata |= {"encounter": encounter, "admitted": admitted, "discharged": discharged}
-    return Document(f"note:{patient}:{name}", text, f"Note {name}", "notes", day, patient=patient, metadata=metadata)
+    return Document(
+        f"note:{patient}:{name}",
+        text,
+        title=f"Note {name}",
+        source="notes",
+        date=day,
+        patient=patient,
+        metadata=metadata,
+    )
 
 
 NOTES = [

@@ -335,7 +335,14 @@ def test_static_files_are_served_from_a_fixed_list(app: FastAPI) -> None:
 
 
 def test_stored_answer_is_private_and_survives_a_restart(tmp_path: Path) -> None:
-    answer = Answer(Question("Q?", {"A": "yes"}), "rag", "answered", "It does.", "A", distribution={"A": 0.5})
+    answer = Answer(
+        question=Question("Q?", options={"A": "yes"}),
+        strategy="rag",
+        state="answered",
+        text="It does.",
+        choice="A",
+        distribution={"A": 0.5},
+    )
     stored = AnswerStore(tmp_path).add(answer, (), library="lib", owner="ann")
     (path,) = tmp_path.glob("*/*.json")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

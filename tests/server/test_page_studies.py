@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -29,13 +30,25 @@ def cite(number: int, document: str, sentence: str) -> Citation:
     study = StudyTypeMatch("randomised-trial", "title")
     reference = Reference(authors=(f"Name{number}, A",), year="2017", study=study)
     return Citation(
-        number, f"{document}#0", document, f"Trial {document}", "", "2017", 0, 50, sentence, True, reference=reference
+        number=number,
+        passage_id=f"{document}#0",
+        document_id=document,
+        title=f"Trial {document}",
+        source="",
+        date="2017",
+        start=0,
+        end=50,
+        quotation=sentence,
+        verified=True,
+        reference=reference,
     )
 
 
-def view(*citations: Citation, question: Question = QUESTION, **more: object) -> AnswerPageView:
-    answer = Answer(question, "evidence", "answered", "text", citations=citations)
-    return build_answer_view(StoredAnswer("id", replace(answer, **more), (), "lib", "", 0.0))  # type: ignore[arg-type]
+def view(*citations: Citation, question: Question = QUESTION, **more: Any) -> AnswerPageView:
+    answer = Answer(question=question, strategy="evidence", state="answered", text="text", citations=citations)
+    return build_answer_view(
+        StoredAnswer(id="id", answer=replace(answer, **more), passages=(), library="lib", owner="", at=0.0)
+    )
 
 
 def read_verdict(page: AnswerPageView) -> list[str]:
@@ -116,8 +129,20 @@ def test_support_that_all_claims_have_is_said_once() -> None:
 
 def test_all_citations_of_a_document_have_the_type_of_its_abstract() -> None:
     late = replace(cite(1, "d1", FEWER), reference=Reference())
-    passages = [Passage("d1#0", "d1", 0, 0, 40, "Women were randomly assigned to aspirin.", title="Aspirin")]
-    answer = settle_study_types(Answer(QUESTION, "evidence", "answered", citations=(late,)), passages)
+    passages = [
+        Passage(
+            id="d1#0",
+            document_id="d1",
+            ordinal=0,
+            start=0,
+            end=40,
+            text="Women were randomly assigned to aspirin.",
+            title="Aspirin",
+        )
+    ]
+    answer = settle_study_types(
+        Answer(question=QUESTION, strategy="evidence", state="answered", citations=(late,)), passages
+    )
     study = answer.citations[0].reference.study
     assert study is not None
     assert study.label == "randomised trial (by its abstract)"

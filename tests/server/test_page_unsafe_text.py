@@ -24,8 +24,8 @@ EVIL = (
 )
 SENTENCE = f"Aspirin lowered the risk of stroke {EVIL} in the trial"
 DOCUMENTS = [
-    Document("d1", f"{SENTENCE}. It was given daily.", f"Title {EVIL}", f"Source {EVIL}", "2015"),
-    Document("d<script>2", "Aspirin for stroke was compared with placebo.", "Other", "S", "2016"),
+    Document("d1", f"{SENTENCE}. It was given daily.", title=f"Title {EVIL}", source=f"Source {EVIL}", date="2015"),
+    Document("d<script>2", "Aspirin for stroke was compared with placebo.", title="Other", source="S", date="2016"),
 ]
 
 

@@ -517,7 +517,10 @@ def test_verdicts_survive_kill(tmp_path: Path, local: Reviewer) -> None:
     with path.open("ab") as file:
         file.write(b'{"reviewer": "anna", "pair": "half')
     assert "half" not in str(store.read_state(review.plan.id).verdicts.keys())
-    store.save(review.plan.id, ReviewVerdict("ben", "p1", "judged", "swapped", "ben", "2"))
+    store.save(
+        review.plan.id,
+        ReviewVerdict(reviewer="ben", pair="p1", state="judged", order="swapped", name="ben", choice="2"),
+    )
     state = store.read_state(review.plan.id)
     assert state.verdicts["ben", "p1"].choice == "2"
     assert path.stat().st_mode & 0o777 == 0o600

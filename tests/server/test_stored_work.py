@@ -32,7 +32,7 @@ from tests.support.patient_records import recorder
 from tests.support.servers import connect, open_existing, open_resources
 
 JOBS = "/api/v1/jobs"
-ANSWER = Answer(Question("Which drug?"), "rag", "answered", text="Aspirin.")
+ANSWER = Answer(question=Question("Which drug?"), strategy="rag", state="answered", text="Aspirin.")
 
 
 @pytest.mark.slow

@@ -67,7 +67,12 @@ def make_key(number: int) -> bytes:
 
 
 def make_reply(number: int, model: str = "one") -> ChatReply:
-    return ChatReply(f"reply {number} " + "word " * 200, "stop", model, Usage(1, prompt_tokens=number))
+    return ChatReply(
+        text=f"reply {number} " + "word " * 200,
+        finish_reason="stop",
+        model=model,
+        usage=Usage(calls=1, prompt_tokens=number),
+    )
 
 
 def share(path: str, processes: str, count: str) -> None:
@@ -110,7 +115,7 @@ def fill(path: str, room: str) -> None:
         model = CachedModel(ScriptedModel(lambda request: f"{request.sample} " + "word " * 2000), cache)
         await model.complete(make_request(0))
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(room), resource.RLIM_INFINITY))
-        requests = [ChatRequest(make_request(0).messages, 5000, sample=number) for number in range(10)]
+        requests = [ChatRequest(make_request(0).messages, max_tokens=5000, sample=number) for number in range(10)]
         replies = await asyncio.gather(*(model.complete(request) for request in requests))
         first_words = [reply.text.split()[0] for reply in replies]
         assert first_words == list("0123456789")

@@ -16,7 +16,15 @@ def _facts(day: str | None, kind: FactKind, *rows: tuple[str, FactEvent, str, st
         line = f"{name} {value} {event} {status}"
         source = f"{kind}/{name.lower()}"
         fact = ClinicalFact(
-            kind, name, offset, offset + len(line), event, day, value=value, status=status, source=source
+            kind,
+            name,
+            start=offset,
+            end=offset + len(line),
+            event=event,
+            time=day,
+            value=value,
+            status=status,
+            source=source,
         )
         facts.append(fact)
         lines.append(line)
@@ -46,12 +54,12 @@ def read_chart_record() -> list[Passage]:
 def make_passage(document: Document) -> Passage:
     """Return a document as one passage."""
     return Passage(
-        f"{document.id}#0",
-        document.id,
-        0,
-        0,
-        len(document.text),
-        document.text,
+        id=f"{document.id}#0",
+        document_id=document.id,
+        ordinal=0,
+        start=0,
+        end=len(document.text),
+        text=document.text,
         date=document.date,
         patient=document.patient,
         metadata=document.metadata,

@@ -57,7 +57,9 @@ def state_of(text: str) -> AnswerState:
 
 
 def with_options(id_: str) -> dict[str, Any]:
-    return record(Question("Which one?", {"A": "this", "B": "that"}, "choice", id_, "A"), "rag", "A.")
+    return record(
+        Question("Which one?", options={"A": "this", "B": "that"}, form="choice", id=id_, gold="A"), "rag", "A."
+    )
 
 
 def texts_of(request: ChatRequest) -> list[str]:
@@ -106,11 +108,13 @@ def judge_of(cases: Sequence[OpenCase], letters: str, model: str = "judge") -> J
     a dot where there is none."""
     verdicts: dict[str, CorrectnessVerdict] = {"c": "correct", "i": "incorrect", "?": "cannot be said"}
     marks = {
-        case.key: CorrectnessGrade(case.key, case.digest, "judged", verdicts[letter])
+        case.key: CorrectnessGrade(key=case.key, digest=case.digest, state="judged", verdict=verdicts[letter])
         if letter in verdicts
-        else CorrectnessGrade(case.key, case.digest, "failed", failure=Failure("EndpointTimeout", "too late"))
+        else CorrectnessGrade(
+            key=case.key, digest=case.digest, state="failed", failure=Failure("EndpointTimeout", "too late")
+        )
         if letter == "f"
-        else CorrectnessGrade(case.key, case.digest, "unparsed")
+        else CorrectnessGrade(key=case.key, digest=case.digest, state="unparsed")
         for case, letter in zip(cases, letters, strict=True)
         if letter != "."
     }

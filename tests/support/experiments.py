@@ -30,7 +30,7 @@ FOUND = 40
 
 
 def passage(document: str, text: str, ordinal: int = 0) -> Passage:
-    return Passage(f"{document}#{ordinal}", document, ordinal, 0, len(text), text)
+    return Passage(id=f"{document}#{ordinal}", document_id=document, ordinal=ordinal, start=0, end=len(text), text=text)
 
 
 def questions(n: int) -> list[Question]:
@@ -39,10 +39,10 @@ def questions(n: int) -> list[Question]:
     return [
         Question(
             f"Does drug {i} help in disease {i}?",
-            options,
-            "choice",
-            str(i),
-            "ABC"[i % 3],
+            options=options,
+            form="choice",
+            id=str(i),
+            gold="ABC"[i % 3],
             gold_documents=(f"gold:{i}",),
         )
         for i in range(n)

@@ -22,7 +22,9 @@ from tests.support.run_folders import recipe
 
 N = 12
 _OPTIONS = {"A": "gout", "B": "scurvy", "C": "rickets", "D": "measles"}
-CHOICE = tuple(Question(f"Case {i}: what is it?", _OPTIONS, "choice", str(i), "ABCD"[i % 4]) for i in range(N))
+CHOICE = tuple(
+    Question(f"Case {i}: what is it?", options=_OPTIONS, form="choice", id=str(i), gold="ABCD"[i % 4]) for i in range(N)
+)
 OPEN = tuple(Question(f"Case {i}: what helps?", form="open", id=str(i), gold="Rest.") for i in range(N))
 _TAKEN = SessionEnergy(
     1800.0, 0.205, (EquipmentEnergy("processors", "measured", 1.8e6, "RAPL's counters of package-0"),)
@@ -58,14 +60,16 @@ def _answer(case: Case, right: bool) -> Answer:
     calls = int(str(case.condition.get("votes", case.condition.get("n", 1))))
     usage = Usage(calls=calls, prompt_tokens=900 * calls, completion_tokens=100 * calls, seconds=float(calls))
     if int(question.id) == N - 1:
-        return Answer(question, strategy, "failed", usage=usage)
+        return Answer(question=question, strategy=strategy, state="failed", usage=usage)
     if not question.options:
-        return Answer(question, strategy, "answered", RIGHT if right else WRONG, usage=usage)
+        return Answer(
+            question=question, strategy=strategy, state="answered", text=RIGHT if right else WRONG, usage=usage
+        )
     choice = question.gold if right else next(letter for letter in question.options if letter != question.gold)
-    return Answer(question, strategy, "answered", "So it is.", choice, usage=usage)
+    return Answer(question=question, strategy=strategy, state="answered", text="So it is.", choice=choice, usage=usage)
 
 
-FIVE = Examples(tuple(Example(f"e{i}", f"Example {i}?", "So.") for i in range(5)))
+FIVE = Examples(tuple(Example(id=f"e{i}", text=f"Example {i}?", answer="So.") for i in range(5)))
 
 
 def some(_: Question) -> Examples:

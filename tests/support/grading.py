@@ -21,7 +21,7 @@ def record(question: Question, arm: str, text: str, state: AnswerState = "answer
     """A line of a run's records, as far as judging reads it."""
     case = Case(question, {"arm": arm})
     models = {role: {"name": WRITER} for role in ("writer", "map", "reduce")}
-    answer = Answer(question, arm, state, text if state == "answered" else "")
+    answer = Answer(question=question, strategy=arm, state=state, text=text if state == "answered" else "")
     return {"key": case.key, "condition": case.condition, "recipe": {"models": models}, "answer": to_json(answer)}
 
 

@@ -69,11 +69,11 @@ def record(
     case = Case(asked, condition or {})
     hits = tuple(Hit(passage, 1.0, rank) for rank, passage in enumerate(given))
     answer = Answer(
-        asked,
-        "rag",
-        state,
-        text,
-        choice,
+        question=asked,
+        strategy="rag",
+        state=state,
+        text=text,
+        choice=choice,
         citations=tuple(citations),
         failure=None if failure is None else Failure(failure, "so it was"),
         trace=(Retrieved(Ranking(hits, "bm25")),) if given or searched else (),
@@ -95,22 +95,33 @@ def folder_of(path: Path, lines: Sequence[Mapping[str, Any]]) -> Path:
 def note(patient: str | None, text: str, number: int = 1, start: int = 0) -> Passage:
     """The passage `note:PATIENT-NUMBER#0`."""
     document = f"note:{patient}-{number}"
-    return Passage(f"{document}#0", document, 0, start, start + len(text), text, "Discharge", "notes", "2150", patient)
+    return Passage(
+        id=f"{document}#0",
+        document_id=document,
+        ordinal=0,
+        start=start,
+        end=start + len(text),
+        text=text,
+        title="Discharge",
+        source="notes",
+        date="2150",
+        patient=patient,
+    )
 
 
 def citation(passage: Passage, words: str, verified: bool = True) -> Citation:
     start = passage.start + (passage.text.index(words) if verified else 0)
     return Citation(
-        1,
-        passage.id,
-        passage.document_id,
-        passage.title,
-        passage.source,
-        passage.date,
-        start,
-        start + len(words),
-        words,
-        verified,
+        number=1,
+        passage_id=passage.id,
+        document_id=passage.document_id,
+        title=passage.title,
+        source=passage.source,
+        date=passage.date,
+        start=start,
+        end=start + len(words),
+        quotation=words,
+        verified=verified,
     )
 
 

@@ -22,7 +22,16 @@ ZINC = "Zinc shortened diarrhoea in children by one day. Vomiting was more frequ
 
 
 def passage_of(text: str, document: str, start: int = 100) -> Passage:
-    return Passage(f"{document}#0", document, 0, start, start + len(text), text, title=f"On {document}", date="2015")
+    return Passage(
+        id=f"{document}#0",
+        document_id=document,
+        ordinal=0,
+        start=start,
+        end=start + len(text),
+        text=text,
+        title=f"On {document}",
+        date="2015",
+    )
 
 
 PASSAGES = (passage_of(ASPIRIN, "aspirin"), passage_of(ZINC, "zinc"))

@@ -31,7 +31,14 @@ def demo_documents() -> list[Document]:
     for line in DEMO.read_text(encoding="utf-8").splitlines():
         data = json.loads(line)
         documents.append(
-            Document(data["id"], data["text"], data["title"], data["source"], data["date"], metadata=data["metadata"])
+            Document(
+                data["id"],
+                data["text"],
+                title=data["title"],
+                source=data["source"],
+                date=data["date"],
+                metadata=data["metadata"],
+            )
         )
     return documents
 

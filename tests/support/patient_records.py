@@ -43,7 +43,7 @@ def word(number: int) -> str:
 def question(number: int, case: str = "", **more: object) -> Question:
     """Return a question of patient `number` that matches every note. Its prompts identify the patient."""
     text = f"Which drug was given for stroke (case {number}z{case}) in the discharge summary and on the ward?"
-    return Question(text, OPTIONS, "choice", id=f"q{number}{case}", patient=PATIENTS[number], **more)  # type: ignore[arg-type]
+    return Question(text, options=OPTIONS, form="choice", id=f"q{number}{case}", patient=PATIENTS[number], **more)  # type: ignore[arg-type]
 
 
 def notes() -> Iterator[Document]:

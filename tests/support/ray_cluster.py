@@ -63,7 +63,7 @@ def make_documents(count: int) -> list[ReaderItem]:
     documents: list[ReaderItem] = []
     for number in range(count):
         text = f"Patient cohort {number} received aspirin; outcome {number * 7919 % 1009} was recorded. " * 3
-        documents.append(Document(f"doc:{number}", text, f"Trial {number}", date="2020"))
+        documents.append(Document(f"doc:{number}", text, title=f"Trial {number}", date="2020"))
     return documents
 
 

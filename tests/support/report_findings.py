@@ -43,7 +43,13 @@ Right = Callable[[int, Condition], bool]
 def outcomes(conditions: Sequence[Condition], right: Right, n: int = N) -> tuple[Outcome, ...]:
     """Every question under every condition; the last question fails."""
     return tuple(
-        Outcome(f"q{i}", condition, "failed" if i == n - 1 else "answered", right(i, condition), 1 / 3)
+        Outcome(
+            question=f"q{i}",
+            condition=condition,
+            state="failed" if i == n - 1 else "answered",
+            right=right(i, condition),
+            chance=1 / 3,
+        )
         for i, condition in product(range(n), conditions)
     )
 
@@ -116,9 +122,17 @@ def in_conflict() -> Findings:
         parts = tuple(
             conflicts.PartialChoice(choice, 1 + i % 2, 20200101, choice == "A") for choice in "AB"[: 1 + i % 2]
         )
-        outcome = Outcome(f"q{i}", condition, "answered", i % 4 != 0, 0.5)
-        cases.append(conflicts.PartitionedCase(outcome, "A", "A", parts, 0, 1, 0, 0))
-        rival.append(Outcome(f"q{i}", {**condition, "arm": "rag"}, "answered", i % 3 == 0, 0.5))
+        outcome = Outcome(question=f"q{i}", condition=condition, state="answered", right=i % 4 != 0, chance=0.5)
+        cases.append(
+            conflicts.PartitionedCase(
+                outcome=outcome, final="A", gold="A", stated=parts, undecided=0, nothing=1, unparsed=0, failed=0
+            )
+        )
+        rival.append(
+            Outcome(
+                question=f"q{i}", condition={**condition, "arm": "rag"}, state="answered", right=i % 3 == 0, chance=0.5
+            )
+        )
     by = ("k", "place")
     tables = (
         conflicts.conflicts_table(cases, rival, by, source="tiny"),
@@ -150,7 +164,16 @@ def _spent() -> Iterator[token_costs.CaseCost]:
             ("closed-book", token_costs.TokenTotals(280, 120, 1), none, none),
         ):
             condition: Condition = {"arm": arm} if arm == "closed-book" else {"arm": arm, "k": 8}
-            yield token_costs.CaseCost(f"q{i}", condition, arm, asked, maps, reduce, 1.5, None)
+            yield token_costs.CaseCost(
+                question=f"q{i}",
+                condition=condition,
+                arm=arm,
+                single=asked,
+                maps=maps,
+                reduce=reduce,
+                seconds=1.5,
+                cost=None,
+            )
 
 
 @cache
@@ -165,7 +188,14 @@ def foreseen() -> Findings:
         bm25 = tuple((f"{name}#0", 2 / rank) for rank, name in enumerate(words, 1))
         recorded.append(
             recorded_rankings.QuestionRankings(
-                f"q{i}", "own", dense, bm25, None, tuple(f"{name}#0" for name in read), gold, gold
+                key=f"q{i}",
+                dataset="own",
+                dense=dense,
+                bm25=bm25,
+                reranked=None,
+                read=tuple(f"{name}#0" for name in read),
+                gold=gold,
+                held=gold,
             )
         )
     k, definition = 8, preflight_rules.BEYOND_3

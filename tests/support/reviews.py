@@ -62,7 +62,7 @@ def make_model(words: str) -> ScriptedModel:
 
 def list_questions(texts: Sequence[str] = TEXTS, patient: str | None = None) -> list[Question]:
     """Return a question with options for each text."""
-    return [Question(text, OPTIONS, "choice", str(i), patient=patient) for i, text in enumerate(texts)]
+    return [Question(text, options=OPTIONS, form="choice", id=str(i), patient=patient) for i, text in enumerate(texts)]
 
 
 def answer_run(

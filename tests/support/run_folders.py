@@ -15,7 +15,13 @@ from epicrisis.evaluation.runs.run_folder import Run, RunPlan
 from epicrisis.evaluation.runs.runner import RecordStore
 
 QUESTIONS = tuple(
-    Question(f"Does it help, {i}?", {"A": "yes", "B": "no", "C": "maybe"}, "choice", str(i), "ABC"[i % 3])
+    Question(
+        f"Does it help, {i}?",
+        options={"A": "yes", "B": "no", "C": "maybe"},
+        form="choice",
+        id=str(i),
+        gold="ABC"[i % 3],
+    )
     for i in range(40)
 )
 
@@ -37,9 +43,9 @@ def recipe(model: str = "qwen", library: str | None = "d25a492bb6a3", **settings
 def answer(question: Question, ended: Outcome) -> Answer:
     """Right, wrong, or no answer."""
     if isinstance(ended, str):
-        return Answer(question, "rag", ended)
+        return Answer(question=question, strategy="rag", state=ended)
     choice = question.gold if ended else next(letter for letter in question.options if letter != question.gold)
-    return Answer(question, "rag", "answered", "So it says.", choice)
+    return Answer(question=question, strategy="rag", state="answered", text="So it says.", choice=choice)
 
 
 def folder(

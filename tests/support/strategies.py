@@ -19,7 +19,7 @@ from epicrisis.testing.chat import Script, ScriptedModel
 
 T = TypeVar("T")
 
-QUESTION = Question("Does aspirin prevent stroke?", {"A": "yes", "B": "no"}, "choice")
+QUESTION = Question("Does aspirin prevent stroke?", options={"A": "yes", "B": "no"}, form="choice")
 OPEN_QUESTION = Question("Does aspirin prevent stroke?")
 NOT_FOUND = json.dumps({"result": {"found": False}})
 
@@ -29,7 +29,18 @@ def passages(n: int, words: int = 0) -> tuple[Passage, ...]:
     made = []
     for i in range(n):
         text = f"Trial {i} found that aspirin lowers risk number {i}." + " more" * words
-        made.append(Passage(f"d{i}#0", f"d{i}", 0, 100, 100 + len(text), text, title=f"Title {i}", date="2015"))
+        made.append(
+            Passage(
+                id=f"d{i}#0",
+                document_id=f"d{i}",
+                ordinal=0,
+                start=100,
+                end=100 + len(text),
+                text=text,
+                title=f"Title {i}",
+                date="2015",
+            )
+        )
     return tuple(made)
 
 
@@ -136,7 +147,16 @@ def by_stage(**scripts: str | Script) -> Script:
 
 
 def verdict(agree: bool) -> Preflight:
-    return Preflight(agree, 0.5 if agree else 0.0, 3, 0.2, 16, ("d0#0",), ("d0#0",), "because")
+    return Preflight(
+        rankings_agree=agree,
+        value=0.5 if agree else 0.0,
+        n=3,
+        threshold=0.2,
+        depth=16,
+        dense_top=("d0#0",),
+        bm25_top=("d0#0",),
+        reason="because",
+    )
 
 
 def run(strategy: Any, asked: World, question: Question = QUESTION) -> Answer:

@@ -74,7 +74,9 @@ class _Writer:
     def add(self, kind: FactKind, name: str, time: str | None, **details: Any) -> None:
         value, unit = str(details.get("value", "")), str(details.get("unit", ""))
         line = " ".join(filter(None, (time or "undated", f"{name}:", value, unit, str(details.get("status", "")))))
-        self.facts.append(ClinicalFact(kind, name, self.length, self.length + len(line), time=time, **details))
+        self.facts.append(
+            ClinicalFact(kind, name, start=self.length, end=self.length + len(line), time=time, **details)
+        )
         self.lines.append(line)
         self.length += len(line) + 1
 

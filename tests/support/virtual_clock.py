@@ -91,7 +91,9 @@ class SlowModel(Layer):
         reply = await self._inner.complete(request, on_delta)
         if self._usage is None:
             return reply
-        return ChatReply(reply.text, reply.finish_reason, reply.model, self._usage(request))
+        return ChatReply(
+            text=reply.text, finish_reason=reply.finish_reason, model=reply.model, usage=self._usage(request)
+        )
 
     async def count_tokens(self, messages: Sequence[Message]) -> int:
         with self._in_flight():

@@ -28,7 +28,9 @@ def test_scripted_model_meets_contract() -> None:
 def test_scripted_model_returns_script_and_keeps_requests() -> None:
     model = ScriptedModel(lambda request: request.messages[-1].content.upper(), name="shout")
     reply = asyncio.run(model.complete(request_of("why not")))
-    assert reply == ChatReply("WHY NOT", "stop", "shout", Usage(calls=1, prompt_tokens=4, completion_tokens=2))
+    assert reply == ChatReply(
+        text="WHY NOT", finish_reason="stop", model="shout", usage=Usage(calls=1, prompt_tokens=4, completion_tokens=2)
+    )
     assert model.requests == [request_of("why not")]
 
 

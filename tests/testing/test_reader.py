@@ -172,7 +172,7 @@ TWO = "How many admissions were there?"
 FIRST, SECOND = "Admitted on 2150-03-04 to the tenth floor.", "Admitted on 2151-07-01 to the ninth floor."
 MAP: dict[str, Any] = AnswerFormat({}, text_field="finding", documents=9).schema()
 READ: dict[str, Any] = AnswerFormat({}, documents=9).schema()
-SPAN = dict(SpanFormat([Passage("n#0", "n", 0, 0, 1, "x")] * 9).schema())
+SPAN = dict(SpanFormat([Passage(id="n#0", document_id="n", ordinal=0, start=0, end=1, text="x")] * 9).schema())
 
 
 def result_of(
@@ -287,7 +287,11 @@ def test_numbered_finding_is_recognized_in_reduce_prompt() -> None:
 
 def test_numbered_extraction_copies_words_of_a_numbered_sentence() -> None:
     texts = ["Nothing at all.", f"Note. {FIRST}"]
-    schema = dict(SpanFormat([Passage("n#0", "n", 0, 0, 1, "x")] * 2, by_number=True).schema())
+    schema = dict(
+        SpanFormat(
+            [Passage(id="n#0", document_id="n", ordinal=0, start=0, end=1, text="x")] * 2, by_number=True
+        ).schema()
+    )
     keys = {TWO: KeyPassage(FIRST, answer="the tenth floor")}
     (claim,) = result_of(numbered_prompt([{0: 1}, {6: 2}], TWO, texts), keys, schema)["claims"]
     assert claim == {"text": "the tenth floor", "sentences": [2]}

@@ -26,7 +26,7 @@ from epicrisis.core.question_options import is_same_option
 from epicrisis.core.types import CitingMode
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConfidenceCalibration:
     """A fitted mapping from the confidence of answers to the probability that they are right.
 

@@ -61,7 +61,7 @@ _ASKS_FOR_EFFECT = re.compile(
 )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Side:
     """A side while it is collected."""
 
@@ -174,7 +174,7 @@ def _compare_parts(answer: Answer, passages: Mapping[str, Passage], studies: _St
         if partial.state != "relevant" or partial.choice is None:
             continue
         choice = first_same_option(options, partial.choice)
-        side = sides.setdefault(choice, _Side(_label_option(choice, options), choice))
+        side = sides.setdefault(choice, _Side(label=_label_option(choice, options), choice=choice))
         side.partitions.append(partial.partition)
         sources = _list_sources(partial, passages)
         side.sources |= sources
@@ -252,7 +252,7 @@ def _compare_sentences(answer: Answer, passages: Mapping[str, Passage], studies:
 
 
 def _find_side(sides: dict[str, _Side], direction: Effect) -> _Side:
-    return sides.setdefault(direction, _Side(describe_effect(direction)))
+    return sides.setdefault(direction, _Side(label=describe_effect(direction)))
 
 
 def _read_answer(answer: Answer) -> Effect | None:
@@ -273,7 +273,9 @@ def _compare_votes(answer: Answer) -> Iterable[Conflict]:
     for vote in answer.votes:
         if vote.state == "answered" and vote.choice is not None:
             choice = first_same_option(options, vote.choice)
-            sides.setdefault(choice, _Side(_label_option(choice, options), choice)).votes.append(vote.number)
+            sides.setdefault(choice, _Side(label=_label_option(choice, options), choice=choice)).votes.append(
+                vote.number
+            )
     if len(sides) > 1:
         chosen = None if answer.choice is None else first_same_option(options, answer.choice)
         yield _build_conflict("votes", sides, chosen, f"votes ({answer.decided_by or 'majority'})")
@@ -302,15 +304,15 @@ def _build_conflict(basis: ConflictBasis, sides: Mapping[str, _Side], chosen: st
     for name, side in ordered:
         finished.append(
             ConflictSide(
-                side.label,
-                _describe_side(side),
-                side.count,
-                side.choice,
-                name == chosen,
-                tuple(sorted(set(side.citations))),
-                tuple(side.partitions),
-                tuple(side.votes),
-                tuple(side.sources.values()),
+                label=side.label,
+                summary=_describe_side(side),
+                count=side.count,
+                choice=side.choice,
+                is_answer=name == chosen,
+                citations=tuple(sorted(set(side.citations))),
+                partitions=tuple(side.partitions),
+                votes=tuple(side.votes),
+                sources=tuple(side.sources.values()),
             )
         )
     return Conflict(basis, tuple(finished), rule)
@@ -376,7 +378,13 @@ def _list_citations(partial: PartialAnswer, citations: Sequence[Citation]) -> li
 def _source_of_passage(passage: Passage, passages: Mapping[str, Passage]) -> ConflictSource:
     study = find_passage_study(passage) or find_document_study(passage.document_id, passages.values())
     is_note = passage.patient is not None
-    return ConflictSource(passage.document_id, passage.title, study, is_note, passage.is_retracted)
+    return ConflictSource(
+        document_id=passage.document_id,
+        title=passage.title,
+        study=study,
+        is_note=is_note,
+        is_retracted=passage.is_retracted,
+    )
 
 
 def _source_of_citation(citation: Citation, passages: Mapping[str, Passage]) -> ConflictSource:
@@ -386,5 +394,9 @@ def _source_of_citation(citation: Citation, passages: Mapping[str, Passage]) -> 
     reference = citation.reference
     is_retracted = not _NOT_EVIDENCE.isdisjoint(citation.marks)
     return ConflictSource(
-        citation.document_id, citation.title, reference.study, bool(reference.note_type), is_retracted
+        document_id=citation.document_id,
+        title=citation.title,
+        study=reference.study,
+        is_note=bool(reference.note_type),
+        is_retracted=is_retracted,
     )

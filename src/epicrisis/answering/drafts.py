@@ -39,7 +39,14 @@ def answer_without_draft(question: Question, strategy: str, drafts: Sequence[Dra
     states = [draft.state for draft in drafts]
     state = "abstained" if "abstained" in states else choose_failed_state(states)
     first = drafts[states.index(state)]
-    return Answer(question, strategy, first.state, text=first.text, failure=first.failure, drafts=tuple(drafts))
+    return Answer(
+        question=question,
+        strategy=strategy,
+        state=first.state,
+        text=first.text,
+        failure=first.failure,
+        drafts=tuple(drafts),
+    )
 
 
 async def build_first_request(question: Question, context: Context, strategy: str) -> tuple[Prompt, AnswerFormat]:
@@ -54,7 +61,7 @@ async def write_draft(
 ) -> Draft:
     """Return one draft. Never raises ChatError or Unreadable."""
     tracked, usages = context.track_usage()
-    draft = Draft(number, "abstained")
+    draft = Draft(number=number, state="abstained")
     try:
         reply = await tracked.ask("writer", f"draft {number}", prompt, reply_format, sampling=sampling, sample=number)
     except (ChatError, Unreadable) as error:

@@ -66,7 +66,7 @@ async def isolated_votes(question: Question, context: Context) -> Answer:
     ranking = await context.retrieve(question)
     context.emit(Retrieved(ranking))
     if not ranking.passages:
-        return Answer(question, NAME, "abstained", failure=NOTHING_RETRIEVED)
+        return Answer(question=question, strategy=NAME, state="abstained", failure=NOTHING_RETRIEVED)
     context = replace(context, ranks=ranking.ranks)
     units = _group_units(ranking.passages, context.count)
     _name_copies(ranking.passages, context)
@@ -143,9 +143,11 @@ async def _read_passages(question: Question, context: Context, number: int, requ
                 half_request = await build_documents_request(question, context, half, "map")
                 halves.append(await _read_passages(question, context, number, half_request))
             return _join_halves(halves[0], halves[1])
-        return PartialAnswer(number, ids, get_failed_state(error), failure=make_failure(error))
+        return PartialAnswer(partition=number, passages=ids, state=get_failed_state(error), failure=make_failure(error))
     state: Literal["relevant", "nothing"] = "relevant" if reply.has_answer else "nothing"
-    return PartialAnswer(number, ids, state, reply.text, reply.choice, quotations)
+    return PartialAnswer(
+        partition=number, passages=ids, state=state, text=reply.text, choice=reply.choice, quotations=quotations
+    )
 
 
 def _join_halves(one: PartialAnswer, two: PartialAnswer) -> PartialAnswer:
@@ -193,11 +195,19 @@ def _decide(
         if unread:
             # An unread part may hold the answer.
             state, failure = make_unread_failure(partials, "the others do not decide")
-            return Answer(question, NAME, state, failure=failure, margin=margin, distribution=distribution)
+            return Answer(
+                question=question, strategy=NAME, state=state, failure=failure, margin=margin, distribution=distribution
+            )
         text = f"The votes of the {margin.unit} are tied." if n_votes else f"None of the {margin.unit} has a vote."
         decided_by = TIE if n_votes else ""
         return Answer(
-            question, NAME, "abstained", text, margin=margin, distribution=distribution, decided_by=decided_by
+            question=question,
+            strategy=NAME,
+            state="abstained",
+            text=text,
+            margin=margin,
+            distribution=distribution,
+            decided_by=decided_by,
         )
     if len(unread) >= margin.needed:
         context.emit(Notice("margin", f"the {count_noun(len(unread), 'unread part')} could change the answer"))
@@ -206,12 +216,12 @@ def _decide(
     claims = [(partial.text or option, partial.quotations) for partial in rows]
     text, citations, cited = cite_claims(claims, passages)
     return Answer(
-        question,
-        NAME,
-        "answered",
-        text,
-        margin.choice,
-        citations,
+        question=question,
+        strategy=NAME,
+        state="answered",
+        text=text,
+        choice=margin.choice,
+        citations=citations,
         claims=cited,
         margin=margin,
         distribution=distribution,

@@ -146,7 +146,15 @@ async def _answer_rotated(
         answer = make_unanswered(question, strategy, error)
     usage = sum(usages, Usage())
     letters = tuple(question.options)
-    vote = Vote(number, letters, answer.state, answer.choice, answer.text, usage, answer.failure)
+    vote = Vote(
+        number=number,
+        letter_order=letters,
+        state=answer.state,
+        choice=answer.choice,
+        text=answer.text,
+        usage=usage,
+        failure=answer.failure,
+    )
     context.emit(Voted(vote))
     return vote, answer
 
@@ -166,7 +174,7 @@ def _decide(question: Question, context: Context, votes: Sequence[Vote], answers
     tally = count_votes(votes, tuple(question.options), context.options.votes.tie)
     if tally.choice is None:
         text = "The votes are tied between options." if tally.decided_by == TIE else ""
-        winner = Answer(question, answers[0].strategy, tally.state, text=text)
+        winner = Answer(question=question, strategy=answers[0].strategy, state=tally.state, text=text)
     else:
         winner = choose_by_citations([answer for answer in answered if answer.choice == tally.choice])
     return replace(winner, distribution=tally.distribution, decided_by=tally.decided_by)

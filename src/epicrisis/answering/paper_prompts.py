@@ -61,12 +61,12 @@ class NotebookReply:
             return ParsedReply(has_answer=False)
         choice = self._read_choice(text) if self.options else None
         if self.is_partial:
-            return ParsedReply(True, text, choice)
+            return ParsedReply(has_answer=True, text=text, choice=choice)
         if self.options and choice is None:
             if read_free_reply(text, self.options).state == "abstained":
                 return ParsedReply(has_answer=False)
             raise Unreadable("the reply states no choice, or several")
-        return ParsedReply(True, ". ".join(_list_values(text)) or text, choice)
+        return ParsedReply(has_answer=True, text=". ".join(_list_values(text)) or text, choice=choice)
 
     def _read_choice(self, text: str) -> str | None:
         """Return the choice in the fields of a JSON object, else the one in the text."""

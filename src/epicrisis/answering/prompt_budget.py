@@ -106,7 +106,15 @@ def _make_longest_finding(number: int, context: Context) -> PartialAnswer:
     if context.options.citing == "numbers":
         length += MAX_QUOTES * QUOTE_CHARACTERS
     rationale = _fill(RATIONALE_CHARACTERS) if context.options.map_confidence else ""
-    return PartialAnswer(number, (), "relevant", _fill(length), "A", rationale=rationale, confidence=5.0)
+    return PartialAnswer(
+        partition=number,
+        passages=(),
+        state="relevant",
+        text=_fill(length),
+        choice="A",
+        rationale=rationale,
+        confidence=5.0,
+    )
 
 
 def _fill(length: int) -> str:

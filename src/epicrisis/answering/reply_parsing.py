@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from epicrisis.answering.stated_choice import ChoiceReader
@@ -52,7 +52,7 @@ class StatedClaim:
     """How many other numbers the claim named. They are ignored."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedReply:
     """What a reply says."""
 
@@ -76,6 +76,7 @@ class AnswerFormat:
     """The format of a reply that answers a question or reports a finding."""
 
     options: Mapping[str, str]
+    _: KW_ONLY
     text_field: str = ANSWER
     text_characters: int = ANSWER_CHARACTERS
     documents: int = 0
@@ -175,11 +176,11 @@ class AnswerFormat:
         if begins_like_json or not re.search(r"\w", text) or re.search(r'\{\s*"', text):
             raise Unreadable("the reply is broken JSON")
         if not self.options:
-            return ParsedReply(True, text)
+            return ParsedReply(has_answer=True, text=text)
         choices = ChoiceReader(self.options).read_prose(text)
         if len(choices) != 1:
             raise Unreadable(f"the reply states {len(choices) or 'no'} choices")
-        return ParsedReply(True, text, choices.pop())
+        return ParsedReply(has_answer=True, text=text, choice=choices.pop())
 
     def _read_json(self, data: Mapping[str, Any]) -> ParsedReply:
         result = data.get("result", data)
@@ -203,14 +204,14 @@ class AnswerFormat:
         quotes = self._read_quotes(result.get("quotes"))
         rationale = result.get("rationale") if self.with_confidence else None
         return ParsedReply(
-            True,
-            text.strip(),
-            choice,
-            quotes,
-            tuple(sources),
-            claims,
-            rationale.strip() if isinstance(rationale, str) else "",
-            _read_confidence(result.get("confidence")) if self.with_confidence else None,
+            has_answer=True,
+            text=text.strip(),
+            choice=choice,
+            quotes=quotes,
+            sources=tuple(sources),
+            claims=claims,
+            rationale=rationale.strip() if isinstance(rationale, str) else "",
+            confidence=_read_confidence(result.get("confidence")) if self.with_confidence else None,
         )
 
     def _read_claims(self, result: Mapping[str, Any]) -> tuple[StatedClaim, ...]:

@@ -155,7 +155,7 @@ async def request_structured(
 
     first = ChatRequest(
         prompt.messages,
-        reply_format.max_tokens,
+        max_tokens=reply_format.max_tokens,
         temperature=sampling.temperature,
         top_p=sampling.top_p,
         seed=seed,

@@ -92,7 +92,7 @@ async def vote(
     """Answer with the majority of the votes, each of which sees the examples."""
     if not question.options:
         message = f"{strategy} counts votes for options and this question has none: ask it by ensemble-refining"
-        return Answer(question, strategy, "failed", failure=Failure("NoOptions", message))
+        return Answer(question=question, strategy=strategy, state="failed", failure=Failure("NoOptions", message))
     n = context.options.votes.n
     orders = (keep_order(question.options),) * n
     if shuffle:
@@ -114,9 +114,9 @@ async def vote(
     missing = [vote for vote in votes if vote.state in ("failed", "unparsed")]
     context.report_missing(list(map(attrgetter("number"), missing)), len(votes), "vote", "failed or unreadable")
     answer = Answer(
-        question,
-        strategy,
-        tally.state,
+        question=question,
+        strategy=strategy,
+        state=tally.state,
         choice=tally.choice,
         votes=tuple(votes),
         distribution=tally.distribution,
@@ -138,7 +138,7 @@ async def _cast_vote(
     tracked, usages = context.track_usage()
     voting = context.options.votes
     sampling = replace(context.sampling_of("writer"), temperature=voting.temperature, top_p=voting.top_p)
-    vote = Vote(number, order.letters, "abstained")
+    vote = Vote(number=number, letter_order=order.letters, state="abstained")
     try:
         reply = await tracked.ask("writer", f"vote {number}", prompt, reply_format, sampling=sampling, sample=number)
     except (ChatError, Unreadable) as error:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pandas
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """Calls, tokens, seconds and cost, including retries. `cost` is in US dollars; `None` is unknown, never 0."""
 
@@ -92,7 +92,7 @@ class Quotation:
         return self.start is not None or self.in_title
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartialAnswer:
     """The result of one map call. `nothing`: the model found nothing relevant. `unparsed`: its reply cannot be read.
     `failed`: the call was not made or not answered."""
@@ -118,7 +118,7 @@ class PartialAnswer:
         return self.state in ("unparsed", "failed")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Vote:
     """One of several sampled answers to a question (self-consistency). Only votes in state `answered` count."""
 
@@ -134,7 +134,7 @@ class Vote:
     failure: Failure | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """One of the open answers OpenMedprompt writes before the final one."""
 
@@ -152,7 +152,7 @@ class Draft:
     failure: Failure | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Citation:
     """The source of a claim, `[number]` in the answer text. `start`/`end` are the offsets of the verified quotation in
     the document, else those of the passage."""
@@ -254,7 +254,7 @@ ConflictBasis: TypeAlias = Literal["parts", "sentences", "votes", "facts"]
 and structured entries of the record."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConflictSource:
     """A document on one side of a conflict."""
 
@@ -272,7 +272,7 @@ class ConflictSource:
     """False if the documents are probably one study: by title, without the year or first author of both."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConflictSide:
     """What one side of a conflict says, and who says it."""
 
@@ -319,7 +319,7 @@ Narrowing: TypeAlias = Literal["none", "kept", "lifted"]
 `lifted`: these gave no answer, and the answer comes from a second attempt with the whole record."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer(NotebookDisplay):
     """The outcome of a question, with everything that led to it."""
 
@@ -490,9 +490,11 @@ class TextDelta:
     """Number of the claim that the text belongs to, from 0. Replies without a list of claims have one."""
     choice: str | None = None
     """Letter of the option that the reply names. The piece that has it has no text."""
+    quotations: tuple[Quotation, ...] = ()
+    """The sentences that the claim names. The piece that has them has no text."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCalled:
     """One call of a chat model ended. Only the hash of the prompt is kept, so traces can be shared without it."""
 

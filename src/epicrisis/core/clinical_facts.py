@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import KW_ONLY, MISSING, dataclass, fields
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias, TypeGuard, get_args
 
@@ -36,6 +36,7 @@ class ClinicalFact:
     kind: FactKind
     name: str
     """The words of the source: `Creatinine`, `Lisinopril 10 MG Oral Tablet`."""
+    _: KW_ONLY
     start: int
     end: int
     event: FactEvent = "state"

@@ -28,7 +28,7 @@ NO_ENTRY = "no entry"
 """The result where no structured entry names what was asked for, which does not show that there was none."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ComputedRow:
     """One structured entry behind a computed answer."""
 
@@ -46,7 +46,7 @@ class ComputedRow:
     """Numbers of `Answer.citations`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ComputedAnswer:
     """What the structured entries say about a question, computed without a chat model."""
 

@@ -7,7 +7,7 @@ C-contiguous float32; `n` texts in `d` dimensions give the shape `(n, d)`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -260,6 +260,7 @@ class ChatRequest:
     """Everything that changes a reply. With the fingerprint of the model it is the key of the cache."""
 
     messages: tuple[Message, ...]
+    _: KW_ONLY
     max_tokens: int
     """The longest answer, without reasoning."""
     temperature: float = 0.0
@@ -295,7 +296,7 @@ class OptionLogprobs:
     """Options not among the tokens returned. They are less probable than any of these tokens."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChatReply:
     """The reply of a chat model. Its usage includes failed attempts of this call."""
 

@@ -29,7 +29,7 @@ APPROXIMATION = 0.1
 """The distance from an approximate value, as a share of it, that still agrees."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Quantity:
     """A quantity with its text and offset. A single value is a range without width.
 
@@ -170,13 +170,17 @@ def find_quantities(text: str, *, ones: bool = False) -> tuple[Quantity, ...]:
     dates = find_dates(text)
     quantities: list[Quantity] = []
     for date in dates:
-        quantities.append(Quantity(text[date.start : date.end], date.start, 0, 0, DATE, readings=date.readings))
+        quantities.append(
+            Quantity(
+                text=text[date.start : date.end], start=date.start, low=0, high=0, unit=DATE, readings=date.readings
+            )
+        )
     for match in _CLOCK.finditer(text):
         hour, minute, half = int(match[1]), int(match[2] or 0), (match[3] or match[4] or "").lower()
         in_date = any(match.start() < date.end and date.start < match.end() for date in dates)
         if hour < 24 and minute < 60 and not in_date:
             minutes = 60 * (hour % 12 + 12 * (half == "p") if half and hour <= 12 else hour) + minute
-            quantities.append(Quantity(match[0], match.start(), minutes, minutes, CLOCK))
+            quantities.append(Quantity(text=match[0], start=match.start(), low=minutes, high=minutes, unit=CLOCK))
     quantities += _find_rates(text)
     values: list[Quantity] = []
     for value in _find_values(text, ones):
@@ -205,7 +209,9 @@ def _find_rates(text: str) -> Iterator[Quantity]:
         if number:
             rate = (24 / number if kind in ("hours", "each") else number) / 24
             label = _find_label(text, match.start())
-            yield Quantity(match[0], match.start(), rate, rate, "/h", 1 / 24, label=label)
+            yield Quantity(
+                text=match[0], start=match.start(), low=rate, high=rate, unit="/h", factor=1 / 24, label=label
+            )
 
 
 def _find_values(text: str, ones: bool) -> Iterator[Quantity]:
@@ -227,7 +233,16 @@ def _find_values(text: str, ones: bool) -> Iterator[Quantity]:
         high = low + (9 if match["decade"] and low % 10 == 0 else 0)
         rounding = 0.5 * 10.0 ** -len(decimals) if len((digits + decimals).lstrip("0")) > 1 else 0.0
         label = _find_label(text, match.start())
-        yield Quantity(match[0], match.start(), sign * low, sign * high, base, factor, rounding, label=label)
+        yield Quantity(
+            text=match[0],
+            start=match.start(),
+            low=sign * low,
+            high=sign * high,
+            unit=base,
+            factor=factor,
+            rounding=rounding,
+            label=label,
+        )
 
 
 def convert_unit(unit: str) -> tuple[str, float]:

@@ -55,7 +55,7 @@ class Link:
     url: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
     """Where an article or a chapter appeared. Empty fields are unknown."""
 
@@ -80,7 +80,7 @@ class Publication:
     """Those of the authors that are organisations."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
     """A source as a reader would cite it. Empty fields are unknown."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from epicrisis.core.dates import first_day, last_day
@@ -116,6 +116,7 @@ class Document:
 
     id: str
     text: str
+    _: KW_ONLY
     title: str = ""
     source: str = ""
     date: str | None = None
@@ -141,7 +142,7 @@ class Origin:
     """The hash of the file, if `name` is set."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
     """A span of a document: `text == document.text[start:end]`, offsets in characters."""
 
@@ -185,6 +186,7 @@ class Question:
     """A question. `options` keep their letters and order; `gold` is the right letter or text, if known."""
 
     text: str
+    _: KW_ONLY
     options: Mapping[str, str] = field(default_factory=dict)
     form: QuestionForm = "open"
     id: str = ""
@@ -205,7 +207,7 @@ class Question:
         return f"{self.id}:{hashlib.sha256(content.encode()).hexdigest()[:16]}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
     """A solved question for a prompt."""
 
@@ -233,7 +235,7 @@ class Examples:
     """Remarks of the search, such as a cut question or too few examples."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
     """The passages a search may return. Every search and fetch requires a scope; prompt rendering checks it again.
 
@@ -412,7 +414,7 @@ class SentenceRanking(NotebookDisplay):
         return tuple(hit.sentence for hit in self.hits)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Preflight:
     """The verdict of the preflight check (BriefContext, Methods): do two rankings of the same hits agree?
 

@@ -53,8 +53,10 @@ def _build_document(source: str, _: int, line: Mapping[str, Any]) -> Document:
         raise ValueError("content: empty; a MedRAG snippet has id, title and content")
     metadata = {key: value for key, value in line.items() if key not in _NOT_METADATA}
     if pmid:
-        return Document(f"pubmed:{pmid}", content, title, "PubMed", metadata={**metadata, "medrag_id": id_})
-    return Document(f"medrag:{id_}", content, title, source, metadata=metadata)
+        return Document(
+            f"pubmed:{pmid}", content, title=title, source="PubMed", metadata={**metadata, "medrag_id": id_}
+        )
+    return Document(f"medrag:{id_}", content, title=title, source=source, metadata=metadata)
 
 
 def _text(line: Mapping[str, Any], name: str) -> str:
@@ -84,7 +86,7 @@ def read_statpearls(path: Path) -> Iterator[Document | Skipped]:
         yield skip(path, "", "no section with a text; leave it out")
     for number, (heading, text) in enumerate(snippets):
         if text.strip():
-            yield Document(f"medrag:{name}_{number}", text, heading, CORPORA["statpearls"])
+            yield Document(f"medrag:{name}_{number}", text, title=heading, source=CORPORA["statpearls"])
         else:
             yield skip(path, f"snippet {number}", "empty")
 

@@ -25,7 +25,7 @@ SOURCE = "notes"
 _MISSING_VALUES = frozenset(("nan", "nat", "null", "none", "na", "n/a", "\\n", "<na>"))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClinicalNote:
     """One note with its texts as in the source; a field is empty if the source has no value."""
 

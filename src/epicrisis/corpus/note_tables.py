@@ -16,7 +16,7 @@ from epicrisis.corpus.note_times import parse_note_time
 from epicrisis.corpus.reader_base import DeletedDocument, FileRemark, PatientIdentity, Skipped, path_error
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NoteColumns:
     """The names of a file's columns; empty: no such column. `time` may have several, see `ClinicalNote`."""
 
@@ -38,10 +38,24 @@ class NoteColumns:
 
 _ID, _STAY = "subject_id", "hadm_id"
 _MIMIC_3 = NoteColumns(
-    _ID, ("charttime", "chartdate"), "category", "text", _STAY, "row_id", description="description", error="iserror"
+    patient=_ID,
+    time=("charttime", "chartdate"),
+    type="category",
+    text="text",
+    encounter=_STAY,
+    note_id="row_id",
+    description="description",
+    error="iserror",
 )
 _MIMIC_4 = NoteColumns(
-    _ID, ("charttime",), "note_type", "text", _STAY, "note_id", admitted="admittime", discharged="dischtime"
+    patient=_ID,
+    time=("charttime",),
+    type="note_type",
+    text="text",
+    encounter=_STAY,
+    note_id="note_id",
+    admitted="admittime",
+    discharged="dischtime",
 )
 _KNOWN_HEADERS = (
     (frozenset(("subject_id", "chartdate", "category", "text")), _MIMIC_3),

@@ -50,7 +50,7 @@ _INFORMATION = ("doi", "DOI", "WPS-ARTICLEDOI", "Subject", "Keywords", "Title")
 """Keys of the document information in which publishers write the DOI."""
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, frozen=True, kw_only=True)
 class _Pages:
     """The pages of a file: title, identifiers, and for each page the text and its outer lines."""
 
@@ -216,7 +216,7 @@ def _read_pages(data: bytes, before_ocr: Callable[[], object]) -> _Pages:
             raise ValueError(f"{len(document):,} pages, and the limit is {MAX_PAGES:,}; split it")
         information = [document.get_metadata_value(key) for key in _INFORMATION]
         title = " ".join(_CONTROL.sub(" ", document.get_metadata_value("Title")).split())
-        pages = _Pages(title if is_title(title) else "", {}, [], [])
+        pages = _Pages(title=title if is_title(title) else "", ids={}, texts=[], outer_lines=[])
         sheets: list[_Sheet | None] = []
         characters = 0
         for number in range(1, len(document) + 1):
@@ -236,7 +236,7 @@ def _read_pages(data: bytes, before_ocr: Callable[[], object]) -> _Pages:
     return pages
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Sheet:
     """The text of a page and its outer lines, and both without its possible line numbers."""
 
@@ -278,19 +278,19 @@ def _read_sheet(sheet: Any, number: int) -> _Sheet:
         text = str(page.get_text_bounded())
         layout = read_layout(page, sheet.get_bbox())
         if is_garbled(text, layout.unmapped):
-            return _Sheet(text, [], is_garbled=True)
+            return _Sheet(text=text, lines=[], is_garbled=True)
         if layout.is_changed:
             text, places = layout.write()
         else:
             places = _find_places(page, text)
         unnumbered, unnumbered_places = layout.write(with_numbers=False) if layout.numbers else ("", [])
         return _Sheet(
-            text,
-            _list_outer_lines(page, text, places, number, height),
-            len(layout.rows),
-            layout.numbers,
-            unnumbered,
-            _list_outer_lines(page, unnumbered, unnumbered_places, number, height),
+            text=text,
+            lines=_list_outer_lines(page, text, places, number, height),
+            rows=len(layout.rows),
+            numbers=layout.numbers,
+            unnumbered_text=unnumbered,
+            unnumbered_lines=_list_outer_lines(page, unnumbered, unnumbered_places, number, height),
             has_doubtful_order=layout.has_doubtful_order,
         )
 

@@ -24,7 +24,7 @@ RETRACTION_RELATIONS = frozenset(("RetractionIn", "PartialRetractionIn", "Retrac
 _NAME_PARTS = frozenset(("LastName", "ForeName", "Initials", "Suffix", "CollectiveName"))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Draft:
     """The parts of one record read so far."""
 

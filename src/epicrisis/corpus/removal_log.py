@@ -36,7 +36,7 @@ class RemovalCounts:
     characters: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RemovalSummary:
     """What happened to the notes of an addition: counts only, no text."""
 

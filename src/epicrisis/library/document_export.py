@@ -63,7 +63,15 @@ def restore_document(passages: Sequence[Passage]) -> Document:
         # Each passage has the facts that begin in it, and passages may overlap.
         facts = {row["start"]: row for part in parts for row in part.metadata.get(FACTS, ())}
         metadata[FACTS] = [facts[start] for start in sorted(facts)]
-    return Document(first.document_id, text, first.title, first.source, first.date, first.patient, metadata)
+    return Document(
+        first.document_id,
+        text,
+        title=first.title,
+        source=first.source,
+        date=first.date,
+        patient=first.patient,
+        metadata=metadata,
+    )
 
 
 def _join_texts(parts: Sequence[Passage]) -> str:

@@ -63,7 +63,16 @@ class DocumentEntry:
         """Return the first passage of the document as `build_reference` reads it."""
         text = self.abstract
         return Passage(
-            f"{self.id}#0", self.id, 0, 0, len(text), text, self.title, self.source, self.date, metadata=self.metadata
+            id=f"{self.id}#0",
+            document_id=self.id,
+            ordinal=0,
+            start=0,
+            end=len(text),
+            text=text,
+            title=self.title,
+            source=self.source,
+            date=self.date,
+            metadata=self.metadata,
         )
 
 
@@ -78,7 +87,7 @@ class DocumentPage:
     """Whether `matches` counts all of them. See SCANNED_DOCUMENTS."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentCounts:
     """Counts of the documents without a patient."""
 
@@ -153,7 +162,13 @@ def count_documents(library: LibraryStore) -> DocumentCounts:
         if typed == COUNTED_DOCUMENTS:
             break
     return DocumentCounts(
-        documents, dict(sorted(years.items())), undated, dict(types.most_common()), unknown, typed, retracted
+        documents=documents,
+        years=dict(sorted(years.items())),
+        undated=undated,
+        study_types=dict(types.most_common()),
+        unknown_types=unknown,
+        counted_types=typed,
+        retracted=retracted,
     )
 
 

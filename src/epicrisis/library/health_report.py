@@ -47,7 +47,7 @@ class Pairs:
     first: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
     """The content of the passage table."""
 
@@ -107,7 +107,7 @@ class IndexAgreement:
     only_in_journal: Finding = Finding()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HealthReport:
     """The result of a health check."""
 

@@ -52,7 +52,7 @@ _AHEAD = 1
 """Batches that a parallel encoder reads while an earlier one is written."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IngestProgress:
     """Counts so far. `documents` were read; all other counts are of acknowledged or skipped documents."""
 
@@ -74,7 +74,7 @@ class IngestProgress:
         return self.added + self.replaced
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IngestReport:
     """The result of adding documents."""
 

@@ -113,7 +113,7 @@ def remove_leftovers(folder: Path) -> None:
     remove_parts(folder, sqlite_table.NAME if is_moved else lance_table.NAME)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LibraryInfo:
     """Summary of a library's content and state."""
 

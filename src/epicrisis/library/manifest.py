@@ -34,7 +34,7 @@ _MAX_TEXT = 1000
 _SOFTWARE = ("epicrisis", "lancedb", "tantivy", "pyarrow")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LibraryManifest:
     """The content of `manifest.json`."""
 

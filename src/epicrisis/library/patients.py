@@ -39,7 +39,7 @@ _MAX_LITERATURE = 1_000_000
 _CURE = "fuse libraries created from the same sources, or leave it out of the setting fuse"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PatientRecord:
     """Summary of a patient's record, without its text."""
 
@@ -229,8 +229,8 @@ class _RecordSummary:
             if any(map(str.isdecimal, value)):
                 numbers.append(f"{system}|{value}" if system else value)
         return PatientRecord(
-            identity.patient,
-            self._notes,
+            id=identity.patient,
+            notes=self._notes,
             first=min(self._dates, key=lambda date: (first_day(date), date), default=None),
             last=max(self._dates, key=lambda date: (last_day(date), date), default=None),
             encounters=len(self._encounters),

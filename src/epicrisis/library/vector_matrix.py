@@ -67,7 +67,7 @@ class FacetColumn:
         return np.isin(self.codes, codes)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VectorMatrix:
     """One version of the table in memory. Rows are ordered by passage id, so that the lower row wins a tie."""
 

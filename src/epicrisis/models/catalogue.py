@@ -71,7 +71,7 @@ class HubFolder:
     into: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedModel:
     """A model of the catalogue, with `files`, or with `unpinned` ones whose hashes the first download records."""
 

@@ -28,7 +28,7 @@ class PublishedScores:
         return ", ".join(figures)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRecommendation:
     """A chat model that may be worth a try. Sizes are in GB of 10^9 bytes."""
 

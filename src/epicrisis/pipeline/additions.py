@@ -54,7 +54,7 @@ READY_MADE = "medcpt"
 """The format whose documents come with vectors."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AddOptions:
     """How files are read and cut into passages. The names are those of `epicrisis library add`."""
 

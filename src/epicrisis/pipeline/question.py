@@ -92,7 +92,7 @@ class AskedQuestion:
         facts = await self._find_facts(context)
         if absence := await self._find_absence():
             failure = Failure(NOT_IN_LIBRARY, absence)
-            return Answer(self.question, self.strategy.name, "abstained", failure=failure)
+            return Answer(question=self.question, strategy=self.strategy.name, state="abstained", failure=failure)
         answer = await self._run_strategy(context, facts, passages)
         if not is_narrowed(restriction, self.overrides):
             return answer

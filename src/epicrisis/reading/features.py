@@ -141,7 +141,7 @@ _K1, _B = 1.2, 0.75
 _MAX_RANK = 200
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadArticle:
     """What a document has for any question. It is computed once."""
 
@@ -172,13 +172,13 @@ def read_article(article: ArticleText, analyze: WordAnalyzer, title: str = "") -
     heading_words = {heading: frozenset(analyze(heading)) for heading in dict.fromkeys(article.headings)}
     own = describe_sentences(article)
     return ReadArticle(
-        own,
-        article.sentences,
-        words,
-        [Counter(row) for row in words],
-        article.headings,
-        heading_words,
-        frozenset(analyze(title)),
+        own=own,
+        sentences=article.sentences,
+        words=words,
+        counts=[Counter(row) for row in words],
+        headings=article.headings,
+        heading_words=heading_words,
+        title=frozenset(analyze(title)),
     )
 
 

@@ -48,7 +48,7 @@ class ChartStay:
     notes: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChartCourse:
     """A problem, an allergy or a medication with all its statements. Its state is that at the record's last day."""
 
@@ -174,16 +174,16 @@ def _join_courses(group: Sequence[tuple[Course, ChartState, str]]) -> ChartCours
     details = dict.fromkeys(course.head.value for course, _ in deciding if course.head.value)
     remarks = dict.fromkeys(remark for _, remark in deciding if remark)
     return ChartCourse(
-        last.kind,
-        last.name,
-        next((fact.time for fact in facts if fact.time), None),
-        end,
-        state,
-        "; ".join(remarks),
-        last.status,
-        "; ".join(list(details)[-1:] if state == "ended" else details),
-        len(facts),
-        tuple(dict.fromkeys(fact.document_id for fact in facts)),
+        kind=last.kind,
+        name=last.name,
+        first=next((fact.time for fact in facts if fact.time), None),
+        end=end,
+        state=state,
+        remark="; ".join(remarks),
+        status=last.status,
+        details="; ".join(list(details)[-1:] if state == "ended" else details),
+        statements=len(facts),
+        documents=tuple(dict.fromkeys(fact.document_id for fact in facts)),
     )
 
 

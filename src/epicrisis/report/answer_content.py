@@ -89,7 +89,7 @@ class AnswerSection:
     table: ValueTable | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerContent:
     """Everything that a reader is shown of an answer, in order."""
 

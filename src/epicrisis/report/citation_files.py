@@ -71,7 +71,7 @@ class PersonName:
     suffix: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CitedSource:
     """A source to cite. Texts may hold any character: the writers make them printable and escape them."""
 
@@ -145,7 +145,15 @@ def list_answer_sources(answer: Answer) -> tuple[CitedSource, ...]:
         first = group[0]
         quotations = tuple(dict.fromkeys(citation.quotation for citation in group))
         sources.append(
-            CitedSource(id_, first.title, first.source, first.date, first.reference, first.marks, quotations)
+            CitedSource(
+                id=id_,
+                title=first.title,
+                source=first.source,
+                date=first.date,
+                reference=first.reference,
+                marks=first.marks,
+                quotations=quotations,
+            )
         )
     return tuple(sources)
 
@@ -163,15 +171,21 @@ def make_source(passage: Passage) -> CitedSource:
     """Return the document of a passage as a source to cite."""
     reference = build_reference(passage)
     return CitedSource(
-        passage.document_id, passage.title, passage.source, passage.date, reference, passage.marks, quotations=()
+        id=passage.document_id,
+        title=passage.title,
+        source=passage.source,
+        date=passage.date,
+        reference=reference,
+        marks=passage.marks,
+        quotations=(),
     )
 
 
 def make_document_source(document: Document) -> CitedSource:
     """Return a document as a source to cite."""
     passage = Passage(
-        f"{document.id}#0",
-        document.id,
+        id=f"{document.id}#0",
+        document_id=document.id,
         ordinal=0,
         start=0,
         end=len(document.text),

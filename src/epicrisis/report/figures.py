@@ -39,8 +39,22 @@ def plots_of(name: str) -> tuple[tuple[PlotSpec, ...], ...]:
 
 def _energy_plots(along: tuple[str, ...], panel: tuple[str, ...]) -> tuple[PlotSpec, ...]:
     return (
-        PlotSpec("Energy for questions", "points", ("kWh per 1,000 questions",), along, along, panel),
-        PlotSpec("Energy for right answers", "points", ("Wh per right answer",), along, along, panel),
+        PlotSpec(
+            title="Energy for questions",
+            kind="points",
+            values=("kWh per 1,000 questions",),
+            along=along,
+            series=along,
+            panel=panel,
+        ),
+        PlotSpec(
+            title="Energy for right answers",
+            kind="points",
+            values=("Wh per right answer",),
+            along=along,
+            series=along,
+            panel=panel,
+        ),
     )
 
 
@@ -49,27 +63,51 @@ ENERGY_PLOTS = (_energy_plots(("arm",), ("run",)), _energy_plots(("run",), ()))
 _MODEL, _STUDY_SETS = ("model",), ("CareQA", "MedMCQA", "MedQA", "MMLU")
 PUBLISHED_PLOTS: Mapping[str, PlotSpec] = {
     "positions": PlotSpec(
-        PLACE_PLOT.title, "line", ("RAG", "BriefContext"), ("place",), axis_title=PLACE_PLOT.axis_title
+        title=PLACE_PLOT.title,
+        kind="line",
+        values=("RAG", "BriefContext"),
+        along=("place",),
+        axis_title=PLACE_PLOT.axis_title,
     ),
-    "integration": PlotSpec("Accuracy", "points", ("MedMCQA", "PubMedQA", "BioASQ"), ("method",)),
-    "open-ended": PlotSpec("Verdicts", "bars", ("percent",), ("verdict",)),
-    "conflicts": PlotSpec("Conflict cases against RAG", "bars", ("win", "tie", "lose"), ("place",)),
-    "ensembles-baseline": PlotSpec("Accuracy by method", "points", _STUDY_SETS, ("method",)),
+    "integration": PlotSpec(
+        title="Accuracy", kind="points", values=("MedMCQA", "PubMedQA", "BioASQ"), along=("method",)
+    ),
+    "open-ended": PlotSpec(title="Verdicts", kind="bars", values=("percent",), along=("verdict",)),
+    "conflicts": PlotSpec(
+        title="Conflict cases against RAG", kind="bars", values=("win", "tie", "lose"), along=("place",)
+    ),
+    "ensembles-baseline": PlotSpec(title="Accuracy by method", kind="points", values=_STUDY_SETS, along=("method",)),
     "ensembles-shuffling": PlotSpec(
-        "Accuracy with shuffled options", "points", _STUDY_SETS, ("options",), panel=("votes",)
+        title="Accuracy with shuffled options", kind="points", values=_STUDY_SETS, along=("options",), panel=("votes",)
     ),
-    "ensembles-votes": PlotSpec("Accuracy by the number of votes", "line", _STUDY_SETS, ("votes",)),
-    "medprompt-encoders": PlotSpec("Accuracy by encoder", "points", _STUDY_SETS, ("encoder",)),
-    "models": PlotSpec("Accuracy without context retrieval and with", "points", _STUDY_SETS, _MODEL, panel=("method",)),
-    "models-leaderboard": PlotSpec("Leaderboard", "points", ("average",), ("model", "method"), ("source",), ()),
-    "open-baseline": PlotSpec("Accuracy with options and without", "points", ("accuracy (%)",), ("type", "examples")),
-    "openmedprompt-refining": PlotSpec("Accuracy by the number of drafts", "line", ("CoT", "ToT"), ("drafts",)),
-    "openmedprompt-reflection": PlotSpec("Accuracy by the number of rounds", "line", ("CoT", "ToT"), ("rounds",)),
+    "ensembles-votes": PlotSpec(
+        title="Accuracy by the number of votes", kind="line", values=_STUDY_SETS, along=("votes",)
+    ),
+    "medprompt-encoders": PlotSpec(title="Accuracy by encoder", kind="points", values=_STUDY_SETS, along=("encoder",)),
+    "models": PlotSpec(
+        title="Accuracy without context retrieval and with",
+        kind="points",
+        values=_STUDY_SETS,
+        along=_MODEL,
+        panel=("method",),
+    ),
+    "models-leaderboard": PlotSpec(
+        title="Leaderboard", kind="points", values=("average",), along=("model", "method"), series=("source",), panel=()
+    ),
+    "open-baseline": PlotSpec(
+        title="Accuracy with options and without", kind="points", values=("accuracy (%)",), along=("type", "examples")
+    ),
+    "openmedprompt-refining": PlotSpec(
+        title="Accuracy by the number of drafts", kind="line", values=("CoT", "ToT"), along=("drafts",)
+    ),
+    "openmedprompt-reflection": PlotSpec(
+        title="Accuracy by the number of rounds", kind="line", values=("CoT", "ToT"), along=("rounds",)
+    ),
 }
 """The plot of each published table, by its name; values are percentages, as printed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlotMark:
     """One figure of a table at its place in the plot. Shares are percentages."""
 
@@ -273,8 +311,18 @@ def _published_marks(
                 value = _finite_number(published_row[column])
                 if value is not None and _plain_name(column) == dataset:
                     text, series = f"{published_row[column]} %", f"{published_row['model']}, as printed"
-                    place = row.name(plot.panel), row.name(plot.along), None
-                    yield PlotMark(*place, series, value, None, None, text, text, hollow=True)
+                    yield PlotMark(
+                        panel=row.name(plot.panel),
+                        row=row.name(plot.along),
+                        x=None,
+                        series=series,
+                        value=value,
+                        low=None,
+                        high=None,
+                        label=text,
+                        detail=text,
+                        hollow=True,
+                    )
 
 
 _SYNONYMS = {

@@ -107,7 +107,7 @@ class _FigureView:
     legend: Mapping[str, Style]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _TableView:
     """A table on the page."""
 

@@ -48,13 +48,13 @@ def read_example(passage: Passage) -> Example:
             f"{passage.document_id} is not a solved question: give a library that `epicrisis examples build` made"
         )
     return Example(
-        passage.document_id,
-        metadata["question"],
-        metadata["answer"],
-        dict(options),
-        choice,
-        str(metadata.get("reasoning", "")),
-        str(metadata.get("model", "")),
+        id=passage.document_id,
+        text=metadata["question"],
+        answer=metadata["answer"],
+        options=dict(options),
+        choice=choice,
+        reasoning=str(metadata.get("reasoning", "")),
+        model=str(metadata.get("model", "")),
     )
 
 

@@ -83,7 +83,12 @@ class ScopedStore:
 
     def adopt(self, scores: Sequence[tuple[str, float]], retriever: str, parameters: Metadata) -> IdRanking:
         """Return a ranking of passages of this store."""
-        return IdRanking(tuple(scores), retriever, dict.fromkeys((id_ for id_, _ in scores), self), parameters)
+        return IdRanking(
+            scores=tuple(scores),
+            retriever=retriever,
+            origins=dict.fromkeys((id_ for id_, _ in scores), self),
+            parameters=parameters,
+        )
 
     def fetch(self, passage_ids: Sequence[str]) -> dict[str, Passage]:
         """Map the ids of the existing passages of the scope to the passages."""
@@ -106,7 +111,7 @@ class TopDocuments:
     """The best passage of each document, by document id."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IdRanking:
     """A ranking before its passages are fetched."""
 

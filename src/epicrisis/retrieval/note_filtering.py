@@ -375,7 +375,7 @@ def _admit_hospital_day(expression: TimeExpression, record: RecordTimeline) -> A
 
 
 def _admit_postoperative_day(expression: TimeExpression, record: RecordTimeline) -> AdmittedNotes:
-    time, _ = _find_event(TimeExpression("event", "the surgery", noun="surgery"), record)
+    time, _ = _find_event(TimeExpression(kind="event", text="the surgery", noun="surgery"), record)
     if time[0].date() != time[1].date():
         raise _Unresolved("the day of the surgery is not known")
     return _admit_time(_add_days(time, expression.which), expression, record)

@@ -371,4 +371,12 @@ class Retriever:
         if question_cut:
             parameters[QUESTION_CUT] = True
         tops = list_tops(rankings) if name == "hybrid" else None
-        return IdRanking(tuple(fused), name, origins, parameters, tuple(notes), withheld, tops)
+        return IdRanking(
+            scores=tuple(fused),
+            retriever=name,
+            origins=origins,
+            parameters=parameters,
+            notes=tuple(notes),
+            withheld=withheld,
+            tops=tops,
+        )

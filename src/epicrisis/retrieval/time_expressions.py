@@ -41,7 +41,7 @@ TimeExpressionKind: TypeAlias = Literal[
 Relation: TypeAlias = Literal["", "before", "until", "after", "since", "between"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimeExpression:
     """A time expression. `text` is its wording in the question."""
 
@@ -217,7 +217,7 @@ def find_time_expressions(question: str) -> tuple[TimeExpression, ...]:
     if any(expression.kind in NARROWING for expression in expressions):
         word = _find_leftover(text, spans)
         if word is not None:
-            expressions.append(TimeExpression("leftover", _restore_dates(word, dates)))
+            expressions.append(TimeExpression(kind="leftover", text=_restore_dates(word, dates)))
     return tuple(expressions)
 
 
@@ -312,14 +312,18 @@ def _plain(kind: TimeExpressionKind, which: int = 0, noun: str = "", dated: bool
         number = groups.get("count", "one")
         count = _NUMBERS.index(number) + 1 if number in _NUMBERS else int(number)
         readings = _readings(match[0], dates) if dated else ()
-        return TimeExpression(kind, _restore_dates(match[0], dates), place, count, noun, readings)
+        return TimeExpression(
+            kind=kind, text=_restore_dates(match[0], dates), which=place, count=count, noun=noun, readings=readings
+        )
 
     return make
 
 
 def _ordinal_stay(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
     word = re.search(_ORD, match[0])
-    return TimeExpression("stay", _restore_dates(match[0], dates), _read_place(word[0])) if word else None
+    return (
+        TimeExpression(kind="stay", text=_restore_dates(match[0], dates), which=_read_place(word[0])) if word else None
+    )
 
 
 def _dated_stay(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
@@ -327,7 +331,7 @@ def _dated_stay(match: re.Match[str], dates: MarkedDates) -> TimeExpression | No
     if "discharge" in match[0]:
         edge = "end"
     text, readings = _restore_dates(match[0], dates), _readings(match[0], dates)
-    return TimeExpression("stay-on", text, noun=edge, readings=readings)
+    return TimeExpression(kind="stay-on", text=text, noun=edge, readings=readings)
 
 
 _IS_A_NOTE = re.compile(r"summar|note|report|letter|h&p|history and physical")
@@ -337,10 +341,10 @@ def _note(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
     text, word, noun = _restore_dates(match[0], dates), match["ord"], _kind_of_note(match)
     if not _IS_A_NOTE.search(match["note"]):
         # Other notes mention the result of an examination too.
-        return TimeExpression("item", text, noun="any note may tell of it")
+        return TimeExpression(kind="item", text=text, noun="any note may tell of it")
     # Any report can be final, that is signed off. A final summary is the last one.
     which = 0 if word == "final" and noun != "discharge summary" else _read_place(word)
-    return TimeExpression("note", text, which, noun=noun)
+    return TimeExpression(kind="note", text=text, which=which, noun=noun)
 
 
 def _kind_of_note(match: re.Match[str]) -> str:
@@ -349,19 +353,19 @@ def _kind_of_note(match: re.Match[str]) -> str:
 
 def _dated_note(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
     text, readings = _restore_dates(match[0], dates), _readings(match[0], dates)
-    return TimeExpression("note-on", text, noun=_kind_of_note(match), readings=readings)
+    return TimeExpression(kind="note-on", text=text, noun=_kind_of_note(match), readings=readings)
 
 
 def _named_note(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
     if not _IS_A_NOTE.search(match["note"]):
         return None
-    return TimeExpression("named-note", _restore_dates(match[0], dates), noun=_kind_of_note(match))
+    return TimeExpression(kind="named-note", text=_restore_dates(match[0], dates), noun=_kind_of_note(match))
 
 
 def _range(relation: Relation) -> _Maker:
     def make(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
         anchors = tuple(_anchor(match[name], dates) for name in ("a", "b") if name in match.re.groupindex)
-        return TimeExpression("range", _restore_dates(match[0], dates), relation=relation, anchors=anchors)
+        return TimeExpression(kind="range", text=_restore_dates(match[0], dates), relation=relation, anchors=anchors)
 
     return make
 
@@ -369,7 +373,7 @@ def _range(relation: Relation) -> _Maker:
 def _from_stay_to_stay(match: re.Match[str], dates: MarkedDates) -> TimeExpression | None:
     """Return a range that includes the stays between, as in `from the first to the third admission`."""
     anchors = _anchor(f"{match['a']} admission", dates), _anchor(match["b"], dates)
-    return TimeExpression("range", _restore_dates(match[0], dates), relation="between", anchors=anchors)
+    return TimeExpression(kind="range", text=_restore_dates(match[0], dates), relation="between", anchors=anchors)
 
 
 def _anchor(text: str, dates: MarkedDates) -> TimeExpression:
@@ -378,16 +382,16 @@ def _anchor(text: str, dates: MarkedDates) -> TimeExpression:
     if re.fullmatch(rf"{_DISCHARGE}|{_WHOSE}{_ORD}", text):
         place = re.search(_ORD, text)
         which = _read_place(place[0]) if place else 0
-        return TimeExpression("discharge", original, which, noun="end", readings=readings)
+        return TimeExpression(kind="discharge", text=original, which=which, noun="end", readings=readings)
     if re.fullmatch(_STAY_ORD, text):
-        return TimeExpression("stay", original, _read_place(re.findall(_ORD, text)[0]))
+        return TimeExpression(kind="stay", text=original, which=_read_place(re.findall(_ORD, text)[0]))
     if re.fullmatch(_STAY_DATE, text):
-        return TimeExpression("stay-on", original, noun="start", readings=readings)
+        return TimeExpression(kind="stay-on", text=original, noun="start", readings=readings)
     if re.fullmatch(rf"{_PART}{_DATE}", text):
-        return TimeExpression("day", original, readings=readings)
+        return TimeExpression(kind="day", text=original, readings=readings)
     words = re.fullmatch(rf"{_WHOSE}(?:(?P<ord>{_ORD}) )?(?P<event>.*)", text)
     event, order = (words["event"], words["ord"]) if words else (text, None)
-    return TimeExpression("event", original, _read_place(order) if order else 0, noun=event)
+    return TimeExpression(kind="event", text=original, which=_read_place(order) if order else 0, noun=event)
 
 
 _FINAL = r"final (?:(?:hospital|discharge|principal|primary|clinical|main) )?(?:diagnos[ie]s|disposition|condition)"

@@ -56,7 +56,7 @@ STOP_SECONDS = 60.0
 """How long running questions may finish when the server stops."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
     """How the server behaves. Requests choose none of it."""
 

@@ -48,7 +48,7 @@ class ImportTask(BaseModel):
     """The limit between two signs of progress."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImportProgress:
     """What an import has done so far."""
 
@@ -67,7 +67,7 @@ class ImportProgress:
     """Estimated from the bytes of the files read so far; None before the first is read."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImportResult:
     """How an import ended."""
 

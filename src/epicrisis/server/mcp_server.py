@@ -87,7 +87,7 @@ def create_mcp_server(
         )
     caller = LOCAL
     if patients:
-        caller = Caller(f"assistant of {read_user_name()}", "patient-reader", patients)
+        caller = Caller(name=f"assistant of {read_user_name()}", role="patient-reader", patients=patients)
     tools = LibraryTools(questions, reader, library, caller)
     titles = ((tools.ask, "Answer a question"), (tools.evidence, "Find evidence"), (tools.search, "Search"))
     with _keep_root_logger():
@@ -323,17 +323,17 @@ class LibraryTools:
             body = ReadBody(id=document_id, library=self.library.name, patient=resolved)
             document = await self.reader.read_document(body, caller)
             passage = Passage(
-                document_id,
-                document_id,
-                0,
-                document.start,
-                document.start + len(document.text),
-                document.text,
-                document.title,
-                document.source,
-                document.date,
-                document.patient,
-                document.metadata,
+                id=document_id,
+                document_id=document_id,
+                ordinal=0,
+                start=document.start,
+                end=document.start + len(document.text),
+                text=document.text,
+                title=document.title,
+                source=document.source,
+                date=document.date,
+                patient=document.patient,
+                metadata=document.metadata,
             )
             return describe_passage(passage, Scope(patient=resolved))
 

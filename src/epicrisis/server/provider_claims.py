@@ -28,13 +28,13 @@ def read_caller(claims: Mapping[str, Any], settings: IdentityProviderSettings) -
         raise SignInRefused("the token has no subject of up to 255 characters, so nobody can be told apart")
     name = _read_name(claims) or subject
     return Caller(
-        name,
-        _read_role(claims, settings, name),
-        _read_patients(claims, settings),
-        settings.requests_per_minute,
-        settings.running,
-        make_owner_id(settings.issuer, subject),
-        f"{settings.issuer}#{subject}",
+        name=name,
+        role=_read_role(claims, settings, name),
+        patients=_read_patients(claims, settings),
+        requests_per_minute=settings.requests_per_minute,
+        running=settings.running,
+        id=make_owner_id(settings.issuer, subject),
+        account=f"{settings.issuer}#{subject}",
     )
 
 

@@ -73,7 +73,7 @@ class PatientBody(RequestBody):
     break_glass: AccessReason = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentText:
     """A document of a library with its text, as its passages give it."""
 
@@ -275,17 +275,17 @@ def _join_passages(library: str, passages: Sequence[Passage]) -> DocumentText:
     # Prompts fill a single missing character with a blank; readers see the line breaks of a note.
     (note,) = restore_notes(passages)
     return DocumentText(
-        note.document_id,
-        library,
-        note.title,
-        note.source,
-        note.date,
-        note.patient,
-        note.marks,
-        note.metadata,
-        note.start,
-        join_text(passages),
-        tuple(passage.id for passage in passages),
+        id=note.document_id,
+        library=library,
+        title=note.title,
+        source=note.source,
+        date=note.date,
+        patient=note.patient,
+        marks=note.marks,
+        metadata=note.metadata,
+        start=note.start,
+        text=join_text(passages),
+        passages=tuple(passage.id for passage in passages),
     )
 
 

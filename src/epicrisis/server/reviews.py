@@ -93,7 +93,7 @@ class ShownAnswer:
         return "\n".join(filter(None, lines))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewItem:
     """A question with two answers. Which is first is drawn, and says nothing about a reviewer's page."""
 
@@ -107,7 +107,7 @@ class ReviewItem:
     """Ids of the cited documents, for the access log."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewPlan:
     """What was decided when a review began."""
 
@@ -152,7 +152,7 @@ class ReviewTurn:
         return place if self.order == "shown" else swap_places(place)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewVerdict:
     """What a reviewer said about a pair. Choices are those of the pair, not the places on the page."""
 

@@ -29,7 +29,7 @@ _KEY_ISSUER = "epicrisis"
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """The user behind a request."""
 
@@ -76,7 +76,7 @@ class Caller:
         return self.patients is None or patient in self.patients
 
 
-LOCAL = Caller("local", "literature-reader")
+LOCAL = Caller(name="local", role="literature-reader")
 """Everybody on this machine, if the server has no users. It reads literature only."""
 
 
@@ -98,7 +98,14 @@ class User(BaseModel):
         """Return the caller with the limits of this user."""
         patients = None if self.patients is None else frozenset(self.patients)
         owner = "" if self.id is None else make_owner_id(_KEY_ISSUER, self.id)
-        return Caller(name, self.role, patients, self.requests_per_minute, self.running, owner)
+        return Caller(
+            name=name,
+            role=self.role,
+            patients=patients,
+            requests_per_minute=self.requests_per_minute,
+            running=self.running,
+            id=owner,
+        )
 
 
 _USERS = TypeAdapter(dict[Annotated[str, Field(pattern=_NAME)], User])

@@ -76,7 +76,7 @@ class ScriptedModel:
             values = {option: math.log(probabilities[option] / mass) for option in options}
             missing = tuple(filterfalse(probabilities.__contains__, request.options))
             option_logprobs = OptionLogprobs(values, mass, missing)
-        return ChatReply(text, "stop", self.name, usage, option_logprobs=option_logprobs)
+        return ChatReply(text=text, finish_reason="stop", model=self.name, usage=usage, option_logprobs=option_logprobs)
 
     async def count_tokens(self, messages: Sequence[Message]) -> int:
         return sum(count_words(message.content) for message in messages)

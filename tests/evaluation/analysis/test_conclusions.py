@@ -185,7 +185,12 @@ def test_conclusions_avoid_claims_of_significance_and_cause() -> None:
             Group(("m", arm, k), outcomes, (), ())
             for arm in ("rag", "brief-context")
             for k in (8, 16)
-            for outcomes in [[Outcome(str(i), {}, "answered", dice.random() < 0.5, 0.5) for i in range(30)]]
+            for outcomes in [
+                [
+                    Outcome(question=str(i), condition={}, state="answered", right=dice.random() < 0.5, chance=0.5)
+                    for i in range(30)
+                ]
+            ]
         ]
         against = [Group(g.labels, g.outcomes, groups[i - 2].outcomes if i > 1 else ()) for i, g in enumerate(groups)]
         conclusions = draw_conclusions(

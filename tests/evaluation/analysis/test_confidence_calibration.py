@@ -41,10 +41,21 @@ def record(path: Path, n: int, *, strategy: str = "zero-shot", share: float | No
     """Write answers of which each `wrong`-th is wrong, with confidence 0.9 for right and 0.6 for wrong ones."""
     store = RecordStore(path, recipe(strategy=strategy))
     for number in range(n):
-        question = Question(f"Does it help, {number}?", {"A": "yes", "B": "no"}, "choice", str(number), "A")
+        question = Question(
+            f"Does it help, {number}?", options={"A": "yes", "B": "no"}, form="choice", id=str(number), gold="A"
+        )
         choice, confidence = ("B", 0.6) if number % wrong == 0 else ("A", 0.9)
         distribution = {choice: share or confidence}
-        store.append_answer(Answer(question, strategy, "answered", "So.", choice, distribution=distribution))
+        store.append_answer(
+            Answer(
+                question=question,
+                strategy=strategy,
+                state="answered",
+                text="So.",
+                choice=choice,
+                distribution=distribution,
+            )
+        )
     return path
 
 
@@ -135,8 +146,15 @@ def test_too_few_answers_are_refused(tmp_path: Path, n: int, wrong: int, share: 
 
 def test_answers_of_two_strategies_are_refused(tmp_path: Path) -> None:
     path = record(tmp_path / "answers.jsonl", 60)
-    question = Question("Another?", {"A": "yes", "B": "no"}, "choice", "x", "A")
-    answer = Answer(question, "self-consistency", "answered", "So.", "A", distribution={"A": 1.0})
+    question = Question("Another?", options={"A": "yes", "B": "no"}, form="choice", id="x", gold="A")
+    answer = Answer(
+        question=question,
+        strategy="self-consistency",
+        state="answered",
+        text="So.",
+        choice="A",
+        distribution={"A": 1.0},
+    )
     RecordStore(path, recipe(strategy="zero-shot")).append_answer(answer)
     (run,) = open_runs([path])
     with pytest.raises(InputError, match="several strategies, models or ways of citing"):

@@ -34,7 +34,7 @@ from epicrisis.evaluation.runs.outcomes import Outcome
 def make_outcome(
     question: object, right: bool | None = None, state: AnswerState = "answered", **condition: Any
 ) -> Outcome:
-    return Outcome(str(question), condition, state, right, 0.5)
+    return Outcome(question=str(question), condition=condition, state=state, right=right, chance=0.5)
 
 
 MIXED = [

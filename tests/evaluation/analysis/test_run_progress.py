@@ -11,12 +11,20 @@ from epicrisis.evaluation.analysis.statistics import wilson
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
 
-ASKED = Question("Does it?", {"A": "yes", "B": "no"}, "choice", "1", "A")
+ASKED = Question("Does it?", options={"A": "yes", "B": "no"}, form="choice", id="1", gold="A")
 
 
 def make_answer(state: AnswerState, choice: str | None = None, asked: Question = ASKED) -> Answer:
     failure = Failure("EndpointBusy", "busy") if state == "failed" else None
-    return Answer(asked, "rag", state, text="It does.", choice=choice, usage=Usage(calls=1), failure=failure)
+    return Answer(
+        question=asked,
+        strategy="rag",
+        state=state,
+        text="It does.",
+        choice=choice,
+        usage=Usage(calls=1),
+        failure=failure,
+    )
 
 
 def test_run_progress_counts_right_answers_by_arm_and_failures_apart() -> None:
@@ -39,7 +47,12 @@ def test_run_progress_counts_right_answers_by_arm_and_failures_apart() -> None:
 
 def test_run_progress_counts_earlier_answers_without_failures() -> None:
     standing = RunProgress()
-    standing.add_earlier([Outcome("1", {}, "answered", True, 0.5), Outcome("2", {}, "failed", None, 0.5)])
+    standing.add_earlier(
+        [
+            Outcome(question="1", condition={}, state="answered", right=True, chance=0.5),
+            Outcome(question="2", condition={}, state="failed", right=None, chance=0.5),
+        ]
+    )
     assert standing.finished[ALL_CASES] == 1
     share = standing.share_right(ALL_CASES)
     assert share is not None

@@ -166,7 +166,9 @@ def answer(question: Question, number: int) -> Answer:
     letters = list(question.options)
     choice = question.gold if number % 2 == 0 else next(letter for letter in letters if letter != question.gold)
     share = {} if number >= 30 else {str(choice): 0.9 if number % 2 == 0 else 0.4}
-    return Answer(question, "zero-shot", "answered", "So.", choice, distribution=share)
+    return Answer(
+        question=question, strategy="zero-shot", state="answered", text="So.", choice=choice, distribution=share
+    )
 
 
 def test_tables_of_run_rate_each_arm(tmp_path: Path) -> None:
@@ -177,7 +179,9 @@ def test_tables_of_run_rate_each_arm(tmp_path: Path) -> None:
             if case.condition["arm"] == "one":
                 run.records.append_answer(answer(case.question, number), case.condition)
             else:
-                run.records.append_answer(Answer(case.question, "rag", "abstained"), case.condition)
+                run.records.append_answer(
+                    Answer(question=case.question, strategy="rag", state="abstained"), case.condition
+                )
     area, curve = make_selective_tables(open_runs([tmp_path / "run"]))
     ((name, arm, rated, total, wrong, aurc, excess),) = area.rows
     assert (name, arm, rated, total) == ("run", "one", 30, 40)
@@ -195,5 +199,7 @@ def test_tables_of_run_rate_each_arm(tmp_path: Path) -> None:
 def test_run_without_confidence_has_no_tables(tmp_path: Path) -> None:
     plan = RunPlan("evaluate", {}, recipe(), {"name": "own", "sha256": "5" * 64, "n": 1}, {"how": "all"}, 0)
     with Run.open(tmp_path / "run", plan, [Case(QUESTIONS[0])]) as run:
-        run.records.append_answer(Answer(QUESTIONS[0], "rag", "answered", "So.", "A"))
+        run.records.append_answer(
+            Answer(question=QUESTIONS[0], strategy="rag", state="answered", text="So.", choice="A")
+        )
     assert make_selective_tables(open_runs([tmp_path / "run"])) == ()

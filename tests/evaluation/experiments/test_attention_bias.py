@@ -108,7 +108,13 @@ def test_tables_show_no_difference_for_reader_biased_by_place(tmp_path: Path) ->
 
 def test_tables_order_rows_independently_of_outcomes() -> None:
     result = [
-        Outcome("q", {"arm": "rag", "k": k, "place": 50, "distractors": name, "repeat": 0}, "answered", True, 0.5)
+        Outcome(
+            question="q",
+            condition={"arm": "rag", "k": k, "place": 50, "distractors": name, "repeat": 0},
+            state="answered",
+            right=True,
+            chance=0.5,
+        )
         for k in (16, 8)
         for name in ("random", "retrieved")
     ]
@@ -131,11 +137,11 @@ def test_tables_without_effect_have_nominal_false_alarms(monkeypatch: pytest.Mon
         runs = {
             model: [
                 Outcome(
-                    str(question),
-                    {"arm": "rag", "k": 16, "place": 50, "distractors": distractors, "repeat": repeat},
-                    "answered",
-                    bool(dice.random() < 0.6),
-                    1 / 3,
+                    question=str(question),
+                    condition={"arm": "rag", "k": 16, "place": 50, "distractors": distractors, "repeat": repeat},
+                    state="answered",
+                    right=bool(dice.random() < 0.6),
+                    chance=1 / 3,
                 )
                 for question in range(40)
                 for distractors in ("retrieved", "random")

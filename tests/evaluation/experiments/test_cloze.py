@@ -10,7 +10,7 @@ from epicrisis.evaluation.experiments.cloze import GAP, LETTERS, draw_questions
 
 
 def make_passage(document: str, text: str, ordinal: int = 0) -> Passage:
-    return Passage(f"{document}#{ordinal}", document, ordinal, 0, len(text), text)
+    return Passage(id=f"{document}#{ordinal}", document_id=document, ordinal=ordinal, start=0, end=len(text), text=text)
 
 
 def make_sentence(number: str, name: str) -> str:

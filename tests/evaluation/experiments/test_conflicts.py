@@ -45,11 +45,11 @@ from tests.support.strategies import NOT_FOUND, by_stage, finding, said, stage_o
 OPTIONS = {"A": "yes", "B": "no", "C": "maybe"}
 SPECIALTY = Question(
     "The promise of specialty pharmaceuticals: are they worth the price?",
-    OPTIONS,
-    "choice",
-    "18507507",
-    "A",
-    ("pubmed:18507507",),
+    options=OPTIONS,
+    form="choice",
+    id="18507507",
+    gold="A",
+    gold_documents=("pubmed:18507507",),
 )
 
 
@@ -69,7 +69,9 @@ def make_abstracts() -> Ranking:
         "5": ("2005", "Claims data were linked."),
     }
     result = [
-        Passage(f"pubmed:{pmid}#0", f"pubmed:{pmid}", 0, 0, len(text), text, date=date)
+        Passage(
+            id=f"pubmed:{pmid}#0", document_id=f"pubmed:{pmid}", ordinal=0, start=0, end=len(text), text=text, date=date
+        )
         for pmid, (date, text) in texts.items()
     ]
     return rank_in_order(result, "dense", {"k": 8})
@@ -172,18 +174,26 @@ def make_case(
     **fields: Any,
 ) -> PartitionedCase:
     right = final == gold if state == "answered" else None
-    outcome = Outcome(f"q{number}", {"arm": "brief-context", "place": place}, state, right, 1 / 3)
+    outcome = Outcome(
+        question=f"q{number}",
+        condition={"arm": "brief-context", "place": place},
+        state=state,
+        right=right,
+        chance=1 / 3,
+    )
     return PartitionedCase(
-        outcome,
-        final,
-        gold,
-        tuple(PartialChoice(choice, 1, None, False) for choice in stated),
+        outcome=outcome,
+        final=final,
+        gold=gold,
+        stated=tuple(PartialChoice(choice, 1, None, False) for choice in stated),
         **{"undecided": 0, "nothing": 0, "unparsed": 0, "failed": 0, **fields},
     )
 
 
 def make_rag_outcome(number: int, right: bool | None, *, state: AnswerState = "answered", place: int = 0) -> Outcome:
-    return Outcome(f"q{number}", {"arm": "rag", "place": place}, state, right, 1 / 3)
+    return Outcome(
+        question=f"q{number}", condition={"arm": "rag", "place": place}, state=state, right=right, chance=1 / 3
+    )
 
 
 CASES = (

@@ -117,11 +117,11 @@ def simulate_outcomes(seed: int, falls: float, n: int = 40) -> list[Outcome]:
     ease = dice.uniform(-0.2, 0.2, n)
     return [
         Outcome(
-            str(question),
-            {"arm": "rag", "k": k, "place": place, "repeat": 0},
-            "answered",
-            bool(dice.random() < 0.7 - falls * math.log2(k) + ease[question]),
-            1 / 3,
+            question=str(question),
+            condition={"arm": "rag", "k": k, "place": place, "repeat": 0},
+            state="answered",
+            right=bool(dice.random() < 0.7 - falls * math.log2(k) + ease[question]),
+            chance=1 / 3,
         )
         for question in range(n)
         for k in KS
@@ -166,7 +166,7 @@ def test_tables_of_several_models_have_rows_for_each() -> None:
 def test_trend_counts_failed_case_as_not_right() -> None:
     result = simulate_outcomes(0, 0.0, 5)
     failed = [
-        Outcome(item.question, item.condition, "failed", None, 1 / 3)
+        Outcome(question=item.question, condition=item.condition, state="failed", right=None, chance=1 / 3)
         if item.question == "3" and item.condition["k"] == 1
         else item
         for item in result

@@ -27,7 +27,10 @@ N = 80
 
 
 def questions(n: int = N) -> list[Question]:
-    return [Question(f"Case {i}: what is it?", OPTIONS, "choice", str(i), "ABCD"[i % 4]) for i in range(n)]
+    return [
+        Question(f"Case {i}: what is it?", options=OPTIONS, form="choice", id=str(i), gold="ABCD"[i % 4])
+        for i in range(n)
+    ]
 
 
 def make_biased_model(asked: Sequence[Question], first: float) -> ScriptedModel:
@@ -132,11 +135,23 @@ def make_helped_model(asked: Sequence[Question]) -> ScriptedModel:
 
 def show_answer(question: Question) -> Examples:
     right = question.options[question.gold or ""]
-    return Examples((Example(f"near/{question.id}", "Another case?", f"It is {right}.", OPTIONS, question.gold),))
+    return Examples(
+        (
+            Example(
+                id=f"near/{question.id}",
+                text="Another case?",
+                answer=f"It is {right}.",
+                options=OPTIONS,
+                choice=question.gold,
+            ),
+        )
+    )
 
 
 def show_nothing(question: Question) -> Examples:
-    return Examples((Example("far/0", "Another case?", "It is nothing.", OPTIONS, "A"),), ("leaked",))
+    return Examples(
+        (Example(id="far/0", text="Another case?", answer="It is nothing.", options=OPTIONS, choice="A"),), ("leaked",)
+    )
 
 
 @pytest.mark.slow

@@ -66,7 +66,15 @@ def question(i: int, *, within: bool = True) -> Question:
     start = article(i).index(key_of(i))
     evidence = (EvidenceSpan(f"a:{i}", start, start + len(key_of(i))),) if within else ()
     text = f"What does drug {i}x change in outcome {i}y?"
-    return Question(text, OPTIONS, "choice", str(i), "ABC"[i % 3], gold_documents=(f"a:{i}",), evidence=evidence)
+    return Question(
+        text,
+        options=OPTIONS,
+        form="choice",
+        id=str(i),
+        gold="ABC"[i % 3],
+        gold_documents=(f"a:{i}",),
+        evidence=evidence,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -291,7 +299,10 @@ def test_place_of_evidence_is_the_third_of_the_article(library_search: LibrarySe
     ],
 )
 def test_middle_of_the_span_decides_its_third(spans: list[tuple[int, int]], place: str) -> None:
-    passages = (Passage("d#0", "d", 0, 0, 150, "x" * 150), Passage("d#1", "d", 1, 150, 300, "x" * 150))
+    passages = (
+        Passage(id="d#0", document_id="d", ordinal=0, start=0, end=150, text="x" * 150),
+        Passage(id="d#1", document_id="d", ordinal=1, start=150, end=300, text="x" * 150),
+    )
     marked = Question("Why?", evidence=tuple(EvidenceSpan("d", start, end) for start, end in spans))
     assert find_evidence_place(marked, {"d": passages}) == place
 

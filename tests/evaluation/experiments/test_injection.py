@@ -27,7 +27,9 @@ _STATEMENT = re.compile(r"was (not )?significantly shorter")
 
 
 def question_of(number: int) -> Question:
-    return Question(f"Does zinc help {number}?", {"A": "yes", "B": "no"}, "choice", str(number), gold="A")
+    return Question(
+        f"Does zinc help {number}?", options={"A": "yes", "B": "no"}, form="choice", id=str(number), gold="A"
+    )
 
 
 def passages_of(number: int) -> tuple[Passage, ...]:
@@ -35,7 +37,11 @@ def passages_of(number: int) -> tuple[Passage, ...]:
     rows: list[Passage] = []
     for place in range(5):
         text = f"Children {place} took zinc. Diarrhoea {number} was significantly shorter."
-        rows.append(Passage(f"{number}-{place}#0", f"{number}-{place}", 0, 0, len(text), text))
+        rows.append(
+            Passage(
+                id=f"{number}-{place}#0", document_id=f"{number}-{place}", ordinal=0, start=0, end=len(text), text=text
+            )
+        )
     return tuple(rows)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.prompts import unfence
-from epicrisis.core.types import Document, Preflight, Question, Ranking, Scope
+from epicrisis.core.types import AnswerState, Document, Preflight, Question, Ranking, Scope
 from epicrisis.evaluation.analysis import statistics
 from epicrisis.evaluation.analysis.grouping import P_COLUMN, SHARE_COLUMN
 from epicrisis.evaluation.analysis.published import load_published
@@ -294,7 +294,13 @@ def simulate_outcomes(seed: int, shares: Mapping[str, Mapping[str, float]], size
     """Simulate outcomes with `shares` by arm and set; questions differ in difficulty."""
     dice = np.random.default_rng(seed)
     return [
-        Outcome(f"{name}{number}", {"arm": arm, "dataset": name, "k": K, "repeat": 0}, "answered", right, 1 / 3)
+        Outcome(
+            question=f"{name}{number}",
+            condition={"arm": arm, "dataset": name, "k": K, "repeat": 0},
+            state="answered",
+            right=right,
+            chance=1 / 3,
+        )
         for name, size in sizes.items()
         for number in range(size)
         for ease in (dice.uniform(-0.2, 0.2),)
@@ -342,9 +348,19 @@ def test_tables_macro_and_micro_averages_may_differ_in_sign(monkeypatch: pytest.
 
 def make_outcomes(marks: Mapping[str, str], arm: str) -> list[Outcome]:
     """Return outcomes by set from letters: r right, w wrong, f failed."""
-    states = {"r": ("answered", True), "w": ("answered", False), "f": ("failed", None)}
+    states: dict[str, tuple[AnswerState, bool | None]] = {
+        "r": ("answered", True),
+        "w": ("answered", False),
+        "f": ("failed", None),
+    }
     return [
-        Outcome(f"{name}{i}", {"arm": arm, "dataset": name, "repeat": 0}, *states[mark], chance=0.5)  # type: ignore[arg-type]
+        Outcome(
+            question=f"{name}{i}",
+            condition={"arm": arm, "dataset": name, "repeat": 0},
+            state=states[mark][0],
+            right=states[mark][1],
+            chance=0.5,
+        )
         for name, of in marks.items()
         for i, mark in enumerate(of)
     ]

@@ -14,7 +14,7 @@ from epicrisis.evaluation.runs.outcomes import Outcome
 from tests.support.experiments import row
 
 OPEN = [Question(f"What helps in case {i}?", form="open", id=str(i), gold=f"Drug {i}") for i in range(30)]
-FIVE = Examples(tuple(Example(f"e{i}", f"Example {i}?", "So.") for i in range(5)))
+FIVE = Examples(tuple(Example(id=f"e{i}", text=f"Example {i}?", answer="So.") for i in range(5)))
 SIZES = Sizes((3, 5, 7), (0, 1, 5))
 
 
@@ -42,7 +42,10 @@ def test_cases_vary_drafts_and_examples_separately() -> None:
 def test_cases_of_smaller_grid_use_only_named_sizes() -> None:
     cases = openmedprompt.cases(OPEN, VoteSampling(), {"cot": lambda _: FIVE}, sizes=Sizes((3,), (2,)))
     assert {describe_case(case)[2:] for case in cases} == {(0, None), (2, None), (2, 3)}
-    outcomes = [Outcome(case.question.key, case.condition, "answered", right(case)) for case in cases]
+    outcomes = [
+        Outcome(question=case.question.key, condition=case.condition, state="answered", right=right(case))
+        for case in cases
+    ]
     _, by_n = openmedprompt.tables({"m": outcomes})
     assert [cells[1:4] for cells in by_n.rows] == [(arm, "cot", 3) for arm in (REFINING, LAST, BEST)]
 
@@ -56,12 +59,20 @@ def test_cases_without_answer_or_of_unknown_arm_raise_input_error() -> None:
 
 def test_question_with_options_is_asked_by_next_token_alone() -> None:
     """Table 10: multiple choice, and the same questions without options."""
-    choices = [Question("Which?", {"A": "x", "B": "y"}, "choice", str(i), "AB"[i % 2]) for i in range(8)]
+    choices = [
+        Question("Which?", options={"A": "x", "B": "y"}, form="choice", id=str(i), gold="AB"[i % 2]) for i in range(8)
+    ]
     cases = openmedprompt.cases([*OPEN[:8], *choices], VoteSampling(), {}, arms=(CHOICE, ONE))
     assert [describe_case(case) for case in cases] == [(ONE, "none", 0, None)] * 8 + [(CHOICE, "none", 0, None)] * 8
     assert {case.treatment.strategy for case in cases[8:]} == {"zero-shot"}
     outcomes = [
-        Outcome(case.question.key, case.condition, "answered", case.condition["arm"] == CHOICE) for case in cases
+        Outcome(
+            question=case.question.key,
+            condition=case.condition,
+            state="answered",
+            right=case.condition["arm"] == CHOICE,
+        )
+        for case in cases
     ]
     one, _ = openmedprompt.tables({"m": outcomes})
     assert [cells[1:4] for cells in one.rows] == [(CHOICE, "none", 0), (ONE, "none", 0)]
@@ -83,7 +94,7 @@ def test_tables_have_expected_shares() -> None:
     cases = openmedprompt.cases(OPEN, VoteSampling(), {"cot": lambda _: FIVE}, sizes=SIZES)
 
     def outcome(question: Question, condition: Condition, is_right: bool) -> Outcome:
-        return Outcome(question.key, condition, "answered", is_right)
+        return Outcome(question=question.key, condition=condition, state="answered", right=is_right)
 
     outcomes = [outcome(case.question, case.condition, right(case)) for case in cases]
     one, by_n, by_k = openmedprompt.tables({"m": outcomes})

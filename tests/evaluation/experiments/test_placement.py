@@ -14,7 +14,7 @@ from epicrisis.evaluation.experiments.placement import PLACES, distinct_places, 
 
 
 def make_passage(document: str, text: str = "words", ordinal: int = 0) -> Passage:
-    return Passage(f"{document}#{ordinal}", document, ordinal, 0, len(text), text)
+    return Passage(id=f"{document}#{ordinal}", document_id=document, ordinal=ordinal, start=0, end=len(text), text=text)
 
 
 OTHERS = [make_passage(f"d{i}") for i in range(60)]

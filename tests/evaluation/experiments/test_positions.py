@@ -260,11 +260,11 @@ def simulate_outcomes(seed: int, shares: Mapping[str, Sequence[float]], n: int, 
     ease = dice.uniform(-0.2, 0.2, n)
     return [
         Outcome(
-            str(question),
-            {"arm": arm, "k": 8, "place": place, "repeat": repeat},
-            "answered",
-            bool(dice.random() < share + ease[question]),
-            1 / 3,
+            question=str(question),
+            condition={"arm": arm, "k": 8, "place": place, "repeat": repeat},
+            state="answered",
+            right=bool(dice.random() < share + ease[question]),
+            chance=1 / 3,
         )
         for question in range(n)
         for arm, curve in shares.items()
@@ -331,7 +331,10 @@ def test_tables_separate_spread_over_places_from_spread_over_repeats(monkeypatch
 
 
 def test_tables_show_bounds_without_placed_cases() -> None:
-    result = [Outcome(str(i), {"arm": "oracle", "repeat": 0}, "answered", i < 6, 0.5) for i in range(8)]
+    result = [
+        Outcome(question=str(i), condition={"arm": "oracle", "repeat": 0}, state="answered", right=i < 6, chance=0.5)
+        for i in range(8)
+    ]
     averages, by_place, middle = positions.tables({"m": result})
     assert row(averages, "m", None, "oracle")["right"] == 6
     assert by_place.rows == middle.rows == ()
@@ -364,7 +367,10 @@ def test_tables_with_missing_arm_or_place_show_no_difference() -> None:
 def test_cases_of_two_documents_have_two_ends_and_no_middle() -> None:
     cases = positions.cases(questions(2), make_study(), ks=(2,), arms=("rag",))
     assert [(case.condition["place"], key_rank(case)) for case in cases] == 2 * [(0, 0), (100, 1)]
-    outcomes = [Outcome(item.question.key, item.condition, "answered", True, 0.5) for item in cases]
+    outcomes = [
+        Outcome(question=item.question.key, condition=item.condition, state="answered", right=True, chance=0.5)
+        for item in cases
+    ]
     assert row(positions.tables({"m": outcomes})[2], "m", 2, "rag")["lost in the middle"] is None
 
 

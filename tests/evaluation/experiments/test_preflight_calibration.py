@@ -50,14 +50,14 @@ def make_rankings(seed: int, n: int = 300, strength: float = 1.0) -> list[Questi
         key = dice.randrange(4, K) if issue else dice.randrange(3)
         result.append(
             QuestionRankings(
-                f"{number}:x",
-                "set",
-                tuple(zip(names, scores, strict=True)),
-                tuple((name, 1.0) for name in shuffled),
-                None,
-                tuple(names),
-                (f"d{key}",),
-                (f"d{key}",),
+                key=f"{number}:x",
+                dataset="set",
+                dense=tuple(zip(names, scores, strict=True)),
+                bm25=tuple((name, 1.0) for name in shuffled),
+                reranked=None,
+                read=tuple(names),
+                gold=(f"d{key}",),
+                held=(f"d{key}",),
             )
         )
     return result
@@ -79,14 +79,14 @@ def test_calibrate_with_rule_of_zero_recall_raises_input_error() -> None:
     """Its recall is 0, and what has that recall and the best specificity is no check at all."""
     never = [
         QuestionRankings(
-            f"{number}:x",
-            "set",
-            tuple((f"d{i}#0", 1.0) for i in range(K)),
-            tuple((f"d{i}#0", 1.0) for i in range(K)),
-            None,
-            tuple(f"d{i}#0" for i in range(K)),
-            (f"d{place}",),
-            (f"d{place}",),
+            key=f"{number}:x",
+            dataset="set",
+            dense=tuple((f"d{i}#0", 1.0) for i in range(K)),
+            bm25=tuple((f"d{i}#0", 1.0) for i in range(K)),
+            reranked=None,
+            read=tuple(f"d{i}#0" for i in range(K)),
+            gold=(f"d{place}",),
+            held=(f"d{place}",),
         )
         for number, place in enumerate([0, 9] * 6)
     ]

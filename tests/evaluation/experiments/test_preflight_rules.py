@@ -57,14 +57,14 @@ def make_rankings(
     dense = tuple((f"{name}#0", 1.0 / rank) for rank, name in enumerate(read, 1))
     words = tuple((f"{name}#0", 2.0 / rank) for rank, name in enumerate(read if bm25 is None else bm25, 1))
     return QuestionRankings(
-        key,
-        dataset,
-        dense,
-        words,
-        None,
-        tuple(f"{name}#0" for name in read),
-        tuple(gold),
-        tuple(gold if held is None else held),
+        key=key,
+        dataset=dataset,
+        dense=dense,
+        bm25=words,
+        reranked=None,
+        read=tuple(f"{name}#0" for name in read),
+        gold=tuple(gold),
+        held=tuple(gold if held is None else held),
     )
 
 
@@ -96,12 +96,23 @@ def test_definition_labels_match_manual_labels(gold: str, held: str, expected: l
 def test_definition_uses_best_passage_of_document() -> None:
     item = make_rankings("abcd", "d")
     assert PUBLISHED.label(item) == "issue"
-    again = QuestionRankings("q", "set", item.dense, item.bm25, None, ("a#0", "d#3", "b#0", "d#1"), ("d",), ("d",))
+    again = QuestionRankings(
+        key="q",
+        dataset="set",
+        dense=item.dense,
+        bm25=item.bm25,
+        reranked=None,
+        read=("a#0", "d#3", "b#0", "d#1"),
+        gold=("d",),
+        held=("d",),
+    )
     assert PUBLISHED.label(again) == "no-issue"
 
 
 def test_definition_accepts_hash_in_document_id() -> None:
-    item = QuestionRankings("q", "set", (), (), None, ("x#1#0",), ("x#1",), ("x#1",))
+    item = QuestionRankings(
+        key="q", dataset="set", dense=(), bm25=(), reranked=None, read=("x#1#0",), gold=("x#1",), held=("x#1",)
+    )
     assert PUBLISHED.label(item) == "no-issue"
 
 
@@ -114,7 +125,9 @@ def test_definitions_have_unique_names() -> None:
 def test_label_by_documents_counts_each_document_once() -> None:
     read = ("a#0", "a#1", "b#0", "c#0", "c#1", "d#0")
     scores = tuple((name, 1.0 / rank) for rank, name in enumerate(read, 1))
-    passages = QuestionRankings("q", "set", scores, scores, None, read, ("c",), ("c",))
+    passages = QuestionRankings(
+        key="q", dataset="set", dense=scores, bm25=scores, reranked=None, read=read, gold=("c",), held=("c",)
+    )
     documents = replace(passages, count="documents")
     assert [PUBLISHED.label(item) for item in (passages, documents)] == ["issue", "no-issue"]
     assert replace(PUBLISHED, top=2).label(documents) == "issue"
@@ -124,7 +137,9 @@ def test_label_by_documents_counts_each_document_once() -> None:
 def test_agreement_by_documents_counts_each_document_once() -> None:
     dense = tuple((name, 1.0) for name in ("a#0", "a#1", "b#0", "c#0", "d#0", "e#0"))
     words = tuple((name, 1.0) for name in ("a#1", "a#0", "e#0", "d#0", "c#0", "b#0"))
-    passages = QuestionRankings("q", "set", dense, words, None, ("a#0",), ("a",), ("a",))
+    passages = QuestionRankings(
+        key="q", dataset="set", dense=dense, bm25=words, reranked=None, read=("a#0",), gold=("a",), held=("a",)
+    )
     documents = replace(passages, count="documents")
     assert PAPERS_RULE.agree(passages)
     assert not PAPERS_RULE.agree(documents)

@@ -96,12 +96,21 @@ def test_mean_shape_uses_passages_that_are_read() -> None:
     encoder, store = HashingEncoder(), MemoryStore()
     texts = [f"Trial {i} of aspirin {'and stroke ' * i}." for i in range(6)]
     for i, text in enumerate(texts):
-        passage = Passage(f"d{i}#0", f"d{i}", 0, 0, len(text), text)
+        passage = Passage(id=f"d{i}#0", document_id=f"d{i}", ordinal=0, start=0, end=len(text), text=text)
         store.add([StoredDocument(f"d{i}", "sha", (passage,), encoder.encode_passages([("", text)]))])
 
     def asked(number: int, *read: int) -> tuple[Question, QuestionRankings]:
-        question = Question(f"What of {number}?", {"A": "yes", "B": "no"}, id=str(number))
-        return question, QuestionRankings(question.key, "set", (), (), None, tuple(f"d{i}#0" for i in read), (), ())
+        question = Question(f"What of {number}?", options={"A": "yes", "B": "no"}, id=str(number))
+        return question, QuestionRankings(
+            key=question.key,
+            dataset="set",
+            dense=(),
+            bm25=(),
+            reranked=None,
+            read=tuple(f"d{i}#0" for i in read),
+            gold=(),
+            held=(),
+        )
 
     def shape(*each: tuple[Question, QuestionRankings]) -> PromptShape:
         return estimated_shape(each, store, lambda question: Scope(), k=5, partition=2)

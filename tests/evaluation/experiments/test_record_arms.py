@@ -30,17 +30,17 @@ QUESTION = Question(
 def make_note(number: int, text: str = "", kind: str = "Discharge summary") -> Passage:
     text = text or f"Note {number}. " + "It says little. " * 20
     return Passage(
-        f"n{number}#whole",
-        f"n{number}",
-        0,
-        0,
-        len(text),
-        text,
-        kind,
-        "notes",
-        f"2150-0{number + 1}-01",
-        "p",
-        {"note_type": kind, "encounter": f"h{number}"},
+        id=f"n{number}#whole",
+        document_id=f"n{number}",
+        ordinal=0,
+        start=0,
+        end=len(text),
+        text=text,
+        title=kind,
+        source="notes",
+        date=f"2150-0{number + 1}-01",
+        patient="p",
+        metadata={"note_type": kind, "encounter": f"h{number}"},
     )
 
 
@@ -51,17 +51,17 @@ CHART = Chart(QUESTION, NOTES, frozenset({"discharge summary"}), {f"n{i}": 3_000
 def make_chunk(of: Passage, ordinal: int) -> Passage:
     start = 16 * ordinal
     return Passage(
-        f"{of.document_id}#{ordinal}",
-        of.document_id,
-        ordinal,
-        start,
-        start + 16,
-        of.text[start : start + 16],
-        of.title,
-        of.source,
-        of.date,
-        of.patient,
-        of.metadata,
+        id=f"{of.document_id}#{ordinal}",
+        document_id=of.document_id,
+        ordinal=ordinal,
+        start=start,
+        end=start + 16,
+        text=of.text[start : start + 16],
+        title=of.title,
+        source=of.source,
+        date=of.date,
+        patient=of.patient,
+        metadata=of.metadata,
     )
 
 

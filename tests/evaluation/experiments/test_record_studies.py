@@ -10,11 +10,11 @@ from epicrisis.evaluation.grading.measurements import MeasuredCase
 def test_study_tables_compare_retrieval_with_full_context_only() -> None:
     cases = [
         MeasuredCase(
-            f"{arm} {form}",
-            f"{form}:h",
-            {"arm": arm, "set": "s", "form": form, "category": "temporal"},
-            "answered",
-            {"accuracy" if form == "choice" else "token-f1": 1.0},
+            key=f"{arm} {form}",
+            question=f"{form}:h",
+            condition={"arm": arm, "set": "s", "form": form, "category": "temporal"},
+            ending="answered",
+            values={"accuracy" if form == "choice" else "token-f1": 1.0},
             form=form,
             patient="p",
         )

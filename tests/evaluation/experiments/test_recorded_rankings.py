@@ -67,14 +67,14 @@ class Counting(Retriever):
 def store() -> MemoryStore:
     encoder, result = HashingEncoder(), MemoryStore()
     for name, (date, text) in TEXTS.items():
-        passage = Passage(f"{name}#0", name, 0, 0, len(text), text, date=date)
+        passage = Passage(id=f"{name}#0", document_id=name, ordinal=0, start=0, end=len(text), text=text, date=date)
         result.add([StoredDocument(name, "sha", (passage,), encoder.encode_passages([("", text)]))])
     return result
 
 
 @pytest.fixture
 def rankers(store: MemoryStore) -> Rankers:
-    return Rankers(Counting(store, HashingEncoder()), store, depth=4)
+    return Rankers(retriever=Counting(store, HashingEncoder()), store=store, depth=4)
 
 
 def list_searches(rankers: Rankers) -> list[str]:
@@ -108,14 +108,14 @@ def test_rank_question_equals_searches(rankers: Rankers, store: MemoryStore) -> 
 
 def test_rank_question_reads_ranking_of_settings(store: MemoryStore) -> None:
     retriever = Retriever(store, HashingEncoder())
-    question = rank_question(QUESTION, "set", Rankers(retriever, store, "hybrid", depth=5), Scope())
+    question = rank_question(QUESTION, "set", Rankers(retriever=retriever, store=store, by="hybrid", depth=5), Scope())
     assert question.read == retriever.rank(QUESTION.text, 5, "hybrid", Scope()).ids
     assert question.read != tuple(name for name, _ in question.dense)
 
 
 def test_rank_question_with_reranker_reorders_same_hits(store: MemoryStore) -> None:
     retriever = Retriever(store, HashingEncoder())
-    rankers = Rankers(retriever, store, reranker=("overlap", TermOverlapReranker()), depth=5)
+    rankers = Rankers(retriever=retriever, store=store, reranker=("overlap", TermOverlapReranker()), depth=5)
     question = rank_question(QUESTION, "set", rankers, Scope())
     assert question.reranked is not None
     assert {name for name, _ in question.reranked} == {name for name, _ in question.dense}
@@ -129,7 +129,9 @@ def test_at_depth_equals_ranking_recorded_with_that_depth(store: MemoryStore) ->
         rank_question(
             QUESTION,
             "set",
-            Rankers(retriever, store, reranker=("o", TermOverlapReranker()), depth=depth, count="passages"),
+            Rankers(
+                retriever=retriever, store=store, reranker=("o", TermOverlapReranker()), depth=depth, count="passages"
+            ),
             Scope(),
         )
         for depth in (5, 2)
@@ -158,7 +160,10 @@ PARTS = {
 def chunked_store() -> MemoryStore:
     encoder, result = HashingEncoder(), MemoryStore()
     for name, texts in PARTS.items():
-        passages = tuple(Passage(f"{name}#{i}", name, i, 0, len(text), text) for i, text in enumerate(texts))
+        passages = tuple(
+            Passage(id=f"{name}#{i}", document_id=name, ordinal=i, start=0, end=len(text), text=text)
+            for i, text in enumerate(texts)
+        )
         vectors = encoder.encode_passages([("", text) for text in texts])
         result.add([StoredDocument(name, "sha", passages, vectors)])
     return result
@@ -172,7 +177,11 @@ def test_recorded_signal_equals_pipeline_verdict(
 ) -> None:
     reranker = ("overlap", TermOverlapReranker())
     rankers = Rankers(
-        Retriever(chunked_store, HashingEncoder()), chunked_store, reranker=reranker, depth=6, count=count
+        retriever=Retriever(chunked_store, HashingEncoder()),
+        store=chunked_store,
+        reranker=reranker,
+        depth=6,
+        count=count,
     )
     question = replace(QUESTION, text="aspirin stroke", gold_documents=("d",))
     item = rank_question(question, "set", rankers, Scope())
@@ -182,7 +191,7 @@ def test_recorded_signal_equals_pipeline_verdict(
 
 
 def test_documents_read_counts_documents_not_passages(chunked_store: MemoryStore) -> None:
-    rankers = Rankers(Retriever(chunked_store, HashingEncoder()), chunked_store, depth=6)
+    rankers = Rankers(retriever=Retriever(chunked_store, HashingEncoder()), store=chunked_store, depth=6)
     question = rank_question(replace(QUESTION, text="aspirin"), "set", rankers, Scope())
     documents = question.documents_read(4)
     assert len(set(documents)) == len(documents) == 4

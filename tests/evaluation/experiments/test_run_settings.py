@@ -78,7 +78,7 @@ def test_settings_read_while_a_question_is_answered_are_in_the_recipe(strategy: 
         async with Pipeline(settings, dict.fromkeys(ROLES, model)) as pipeline:
             recipe = pipeline.recipe()
             READ.clear()
-            await pipeline.answer(Question("Does it help?", {"A": "yes", "B": "no"}), overrides=overrides)
+            await pipeline.answer(Question("Does it help?", options={"A": "yes", "B": "no"}), overrides=overrides)
             return set(recipe["settings"])
 
     recorded = asyncio.run(answer())

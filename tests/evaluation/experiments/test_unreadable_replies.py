@@ -35,9 +35,14 @@ from tests.support.replies import fill
 from tests.support.run_folders import recipe
 
 OPTIONS = {"A": "yes", "B": "no"}
-QUESTIONS = [Question(f"Does drug {i} help?", OPTIONS, "choice", str(i), "AB"[i % 2]) for i in range(12)]
+QUESTIONS = [
+    Question(f"Does drug {i} help?", options=OPTIONS, form="choice", id=str(i), gold="AB"[i % 2]) for i in range(12)
+]
 TEXTS = [f"Trial {i} found that the drug lowers risk number {i} by {i} percent." for i in range(6)]
-PASSAGES = [Passage(f"d{i}#0", f"d{i}", 0, 0, len(text), text) for i, text in enumerate(TEXTS)]
+PASSAGES = [
+    Passage(id=f"d{i}#0", document_id=f"d{i}", ordinal=0, start=0, end=len(text), text=text)
+    for i, text in enumerate(TEXTS)
+]
 RANKING = rank_in_order(PASSAGES, "placed", {})
 SENTENCES = SentenceRanking(
     tuple(SentenceHit(Sentence(passage, 0, passage.end), 1.0, rank) for rank, passage in enumerate(PASSAGES)),

@@ -37,8 +37,15 @@ from tests.support.measuring import JUDGE, asker_of, graded, requests_of
 
 def make_summary(i: int, share: float) -> Summary:
     """Return a summary whose text is its human score."""
-    talk = Passage(f"talk:{i // 4}#0", f"talk:{i // 4}", 0, 0, 4, "Doctor: well?")
-    response = ScoredAnswer(f"s{i}", "Sum up.", ("the note",), f"{share}", question_key=f"talk:{i // 4}", given=(talk,))
+    talk = Passage(id=f"talk:{i // 4}#0", document_id=f"talk:{i // 4}", ordinal=0, start=0, end=4, text="Doctor: well?")
+    response = ScoredAnswer(
+        key=f"s{i}",
+        question="Sum up.",
+        references=("the note",),
+        answer=f"{share}",
+        question_key=f"talk:{i // 4}",
+        given=(talk,),
+    )
     return Summary(response, str(i // 4), {name: 1 - share if "Rate" in name else share for name in RATES})
 
 

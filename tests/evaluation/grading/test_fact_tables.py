@@ -27,11 +27,11 @@ def measured(
     else:
         values = {"token-f1": score} if ending == "answered" else {}
     return MeasuredCase(
-        f"{number}:{arm}",
-        f"q{number}",
-        {"set": "generated-facts", "arm": arm},
-        ending,
-        values,
+        key=f"{number}:{arm}",
+        question=f"q{number}",
+        condition={"set": "generated-facts", "arm": arm},
+        ending=ending,
+        values=values,
         category="absence" if missing else "last record",
         patient=f"p{number}",
         unanswerable=missing,

@@ -52,7 +52,16 @@ def make_case(
     short = {"judge": JUDGE, "faithful": FAITHFUL}
     named = {short.get(name, name.replace("_", "-")): value for name, value in values.items()}
     return MeasuredCase(
-        f"{question} {arm}", question, condition, ending, named, {}, form, category, patient, unanswerable
+        key=f"{question} {arm}",
+        question=question,
+        condition=condition,
+        ending=ending,
+        values=named,
+        states={},
+        form=form,
+        category=category,
+        patient=patient,
+        unanswerable=unanswerable,
     )
 
 

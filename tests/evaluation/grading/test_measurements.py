@@ -63,7 +63,7 @@ def grade_by_length(request: ChatRequest) -> str:
 
 def make_mixed_run(path: Path) -> Path:
     """Write a run with four measurable answers and five other cases."""
-    choice = Question("Which?", {"A": "40", "B": "80"}, "choice", "c", "A")
+    choice = Question("Which?", options={"A": "40", "B": "80"}, form="choice", id="c", gold="A")
     lines = [record(question(i), text) for i, text in enumerate(("one", "one two", "one two three four"))]
     lines += [
         record(question(3, other_answers=("40 mg",)), "40 mg"),
@@ -204,7 +204,7 @@ def test_entailment_measure_uses_reference_as_premise_and_best_reference(tmp_pat
     ],
 )
 def test_choice_of_not_in_record_option_counts_as_abstention(tmp_path: Path, option: str, unanswerable: bool) -> None:
-    sample = Question("Which?", {"A": "40 mg", "B": option}, "choice", "c", "B")
+    sample = Question("Which?", options={"A": "40 mg", "B": option}, form="choice", id="c", gold="B")
     result: list[tuple[str, AnswerState, str | None]] = [
         ("B", "answered", "B"),
         ("A", "answered", "A"),

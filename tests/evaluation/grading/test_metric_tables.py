@@ -33,7 +33,7 @@ CONSISTENT, METEOR, FAITHFUL = "nli-non-contradiction[nli]", "meteor[exact+stem]
 def make_case(i: int, values: Mapping[str, float], **fields: Any) -> MeasuredCase:
     condition = fields.pop("condition", {"arm": "include-all", "tokens": 20_000})
     result: dict[str, Any] = {"ending": "answered", **fields}
-    return MeasuredCase(f"q{i}:h {condition}", f"q{i}:h", condition, values=values, **result)
+    return MeasuredCase(key=f"q{i}:h {condition}", question=f"q{i}:h", condition=condition, values=values, **result)
 
 
 def rows_by_metric(table: Table) -> dict[Any, dict[str, Any]]:

@@ -83,7 +83,7 @@ def test_preference_of_judge_biased_by_place_is_tie(tmp_path: Path, place: str) 
 
 
 def make_reply(choice: str | None, order: str = "shown") -> PairGrade:
-    return PairGrade("p", order, "judged", choice)  # type: ignore[arg-type]
+    return PairGrade(pair="p", order=order, state="judged", choice=choice)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_is_refusal_rejects_answers(text: str) -> None:
 
 
 def test_ending_of_choice_ignores_its_words() -> None:
-    sample = Question("Which?", {"A": "I cannot help with it", "B": "40 mg"}, "choice", "c", "A")
+    sample = Question("Which?", options={"A": "I cannot help with it", "B": "40 mg"}, form="choice", id="c", gold="A")
     line: dict[str, Any] = record(sample, "I cannot help with it", "answered")
     line["answer"]["choice"] = "A"
     assert ending_of_json(line) == "answered"

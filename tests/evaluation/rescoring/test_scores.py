@@ -91,7 +91,7 @@ def test_read_released_replies_reads_mirage_folder(tmp_path: Path) -> None:
 def test_read_recorded_answer_keeps_its_reading(
     state: AnswerState, choice: str | None, text: str, outputs: tuple[str, ...]
 ) -> None:
-    answer = Answer(make_question("q"), "rag", state, text, choice)
+    answer = Answer(question=make_question("q"), strategy="rag", state=state, text=text, choice=choice)
     assert read_recorded_answer(answer) == AnsweredQuestion(make_question("q"), outputs, Reading(state, choice))
 
 
@@ -142,7 +142,7 @@ def test_score_replies_applies_recorded_reading_to_ours_only() -> None:
 
 
 def test_score_replies_treats_equal_options_as_equal_under_ours_only() -> None:
-    sample = Question("Which?", {"A": "same", "B": "same", "C": "other"}, "choice", id="q", gold="B")
+    sample = Question("Which?", options={"A": "same", "B": "same", "C": "other"}, form="choice", id="q", gold="B")
     run = [AnsweredQuestion(sample, ('{"answer_choice": "A"}',)), AnsweredQuestion(replace(sample, id="r"), ("same",))]
     assert score_replies(run, "ours").right == 2
     assert [is_right(sample, Reading("answered", "A"), scoring) for scoring in SCORINGS] == [True, False, False]

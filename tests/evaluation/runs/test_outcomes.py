@@ -18,11 +18,13 @@ from epicrisis.evaluation.runs.record import SCHEMA_VERSION, read_records
 from epicrisis.evaluation.runs.runner import RecordStore
 from tests.support.run_folders import remove_volatile
 
-QUESTION = Question("Does it help?", {"A": "yes", "B": "no"}, "choice", "7", "A")
+QUESTION = Question("Does it help?", options={"A": "yes", "B": "no"}, form="choice", id="7", gold="A")
 
 
 def make_answer(state: Any = "answered", choice: str | None = "A", **fields: Any) -> Answer:
-    return Answer(QUESTION, "rag", state, choice=choice if state == "answered" else None, **fields)
+    return Answer(
+        question=QUESTION, strategy="rag", state=state, choice=choice if state == "answered" else None, **fields
+    )
 
 
 def write_answers(path: Path, *answers: tuple[Answer, dict[str, Any]]) -> Path:
@@ -46,7 +48,7 @@ def test_score_records_uses_last_record_of_case(tmp_path: Path) -> None:
 
 
 def test_score_records_returns_question_condition_and_correctness(tmp_path: Path) -> None:
-    failed = PartialAnswer(1, ("d#0",), "failed")
+    failed = PartialAnswer(partition=1, passages=("d#0",), state="failed")
     path = write_answers(
         tmp_path / "r.jsonl",
         (make_answer(), {}),
@@ -54,9 +56,9 @@ def test_score_records_returns_question_condition_and_correctness(tmp_path: Path
         (make_answer("abstained"), {"k": 16}),
     )
     assert score_records(read_records(path)) == (
-        Outcome(QUESTION.key, {}, "answered", True, 0.5),
-        Outcome(QUESTION.key, {"k": 8}, "answered", False, 0.5, unread_parts=1),
-        Outcome(QUESTION.key, {"k": 16}, "abstained", None, 0.5),
+        Outcome(question=QUESTION.key, condition={}, state="answered", right=True, chance=0.5),
+        Outcome(question=QUESTION.key, condition={"k": 8}, state="answered", right=False, chance=0.5, unread_parts=1),
+        Outcome(question=QUESTION.key, condition={"k": 16}, state="abstained", right=None, chance=0.5),
     )
 
 
@@ -76,7 +78,12 @@ def test_score_case_equals_score_of_its_record(tmp_path: Path) -> None:
         path = write_answers(tmp_path / f"{number}.jsonl", (ended, {"k": 8}))
         assert (score_case(Case(QUESTION, {"k": 8}), ended),) == score_records(read_records(path))
     open_question = Question("What helps?")
-    assert score_case(Case(open_question), Answer(open_question, "rag", "answered", "Rest.")).right is None
+    assert (
+        score_case(
+            Case(open_question), Answer(question=open_question, strategy="rag", state="answered", text="Rest.")
+        ).right
+        is None
+    )
 
 
 def test_score_records_reads_first_version_without_condition(tmp_path: Path) -> None:
@@ -86,14 +93,18 @@ def test_score_records_reads_first_version_without_condition(tmp_path: Path) -> 
     del record["condition"]
     path.write_text(json.dumps(record) + "\n", encoding="utf-8")
     assert RecordStore(path, {"model": "m"}).is_done(QUESTION.key)
-    assert score_records(read_records(path)) == (Outcome(QUESTION.key, {}, "answered", True, 0.5),)
+    assert score_records(read_records(path)) == (
+        Outcome(question=QUESTION.key, condition={}, state="answered", right=True, chance=0.5),
+    )
 
 
 def test_score_records_without_gold_answer_raises_input_error(tmp_path: Path) -> None:
     for number, question in enumerate(
-        (Question("What?", id="9", gold="It does."), Question("Is it?", {"A": "yes"}, id="9"))
+        (Question("What?", id="9", gold="It does."), Question("Is it?", options={"A": "yes"}, id="9"))
     ):
-        path = write_answers(tmp_path / f"{number}.jsonl", (Answer(question, "rag", "answered"), {}))
+        path = write_answers(
+            tmp_path / f"{number}.jsonl", (Answer(question=question, strategy="rag", state="answered"), {})
+        )
         with pytest.raises(InputError, match="question '9' has no options or no gold letter"):
             score_records(read_records(path))
 
@@ -164,10 +175,21 @@ def test_last_line_without_newline_counts_as_record(tmp_path: Path) -> None:
 def test_remove_volatile_makes_equal_records_equal(tmp_path: Path) -> None:
     def told(at: float, calls: int, *notices: Notice, turned: bool = False) -> Any:
         parts = [
-            ModelCalled(f"map {i}", "m", "0", "map@1", 0, 0, "stop", Usage(calls, seconds=at), at) for i in range(2)
+            ModelCalled(
+                stage=f"map {i}",
+                model="m",
+                prompt_sha256="0",
+                template="map@1",
+                seed=0,
+                sample=0,
+                finish_reason="stop",
+                usage=Usage(calls=calls, seconds=at),
+                at=at,
+            )
+            for i in range(2)
         ]
         trace = (*notices, *(parts[::-1] if turned else parts))
-        path = write_answers(tmp_path / f"{at}.jsonl", (make_answer(trace=trace, usage=Usage(2 * calls)), {}))
+        path = write_answers(tmp_path / f"{at}.jsonl", (make_answer(trace=trace, usage=Usage(calls=2 * calls)), {}))
         return next(read_records(path))
 
     first = told(1.0, 1)

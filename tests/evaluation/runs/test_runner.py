@@ -27,7 +27,9 @@ from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
 
 SAID = json.dumps({"result": {"found": True, "answer": "It does.", "choice": "A"}})
-QUESTIONS = [Question(f"Is it number {i}?", {"A": "yes", "B": "no"}, "choice", id=str(i)) for i in range(60)]
+QUESTIONS = [
+    Question(f"Is it number {i}?", options={"A": "yes", "B": "no"}, form="choice", id=str(i)) for i in range(60)
+]
 
 
 class Slow(ScriptedModel):
@@ -91,7 +93,7 @@ def test_answer_questions_skips_recorded_questions(tmp_path: Path) -> None:
     assert model.asked == 35
     assert sum(answer is None for _, answer in pairs) == 25
     assert records.usage == Usage(
-        60, prompt_tokens=records.usage.prompt_tokens, completion_tokens=480, seconds=records.usage.seconds
+        calls=60, prompt_tokens=records.usage.prompt_tokens, completion_tokens=480, seconds=records.usage.seconds
     )
 
 

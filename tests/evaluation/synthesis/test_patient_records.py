@@ -205,7 +205,9 @@ def test_long_lines_of_notes_are_rarely_repeated(generated: GeneratedFolder) -> 
 
 @pytest.mark.slow
 def test_notes_reader_returns_same_texts(generated: GeneratedFolder) -> None:
-    columns = NoteColumns("subject_id", ("charttime",), "note_type", "text", "hadm_id", "note_id")
+    columns = NoteColumns(
+        patient="subject_id", time=("charttime",), type="note_type", text="text", encounter="hadm_id", note_id="note_id"
+    )
     items = list(read_sources([generated.folder / NOTES], format="notes", columns=columns))
     documents = [item for item in items if isinstance(item, Document)]
     assert {document.id: document.text for document in documents} == generated.texts
@@ -407,7 +409,10 @@ def ask_reader(model: ScriptedModel, question: Question, notes: Iterable[str]) -
     """Return the reader's reply to the question over these notes, each one document."""
     texts = list(notes)
     span = question.form == "extractive"
-    passages = [Passage(f"n#{i}", "n", i, 0, len(text), text) for i, text in enumerate(texts)]
+    passages = [
+        Passage(id=f"n#{i}", document_id="n", ordinal=i, start=0, end=len(text), text=text)
+        for i, text in enumerate(texts)
+    ]
     form = SpanFormat(passages) if span else AnswerFormat(question.options, documents=len(texts))
     sample = render(
         "epicrisis.answering.prompts",

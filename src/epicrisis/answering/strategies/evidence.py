@@ -32,9 +32,11 @@ async def evidence(question: Question, context: Context) -> Answer:
         context.emit(Notice("search", note))
     context.emit(SentencesSelected(list_spans(ranking), ranking.tops))
     if not ranking.hits:
-        return Answer(question, NAME, "abstained", failure=NOTHING_RETRIEVED)
+        return Answer(question=question, strategy=NAME, state="abstained", failure=NOTHING_RETRIEVED)
     if ranking.absence and not question.options:
-        return Answer(question, NAME, "abstained", failure=Failure(NOT_IN_LIBRARY, ranking.absence))
+        return Answer(
+            question=question, strategy=NAME, state="abstained", failure=Failure(NOT_IN_LIBRARY, ranking.absence)
+        )
     quotations: list[Quotation] = []
     passages: list[Passage] = []
     for sentence in ranking.sentences:
@@ -47,9 +49,9 @@ async def evidence(question: Question, context: Context) -> Answer:
     text = "\n".join(f"{claim.text} [{claim.citations[0]}]" for claim in claims)
     choice, probability = choose_direction(question, ranking.sentences)
     return Answer(
-        question,
-        NAME,
-        "abstained" if question.options and choice is None else "answered",
+        question=question,
+        strategy=NAME,
+        state="abstained" if question.options and choice is None else "answered",
         text=text,
         choice=choice,
         citations=citations,

@@ -40,7 +40,7 @@ async def focused(question: Question, context: Context) -> Answer:
     context.emit(Retrieved(ranking))
     context = replace(context, ranks=everything.ranks)
     if not ranking.hits:
-        return Answer(question, NAME, "abstained", failure=NOTHING_RETRIEVED)
+        return Answer(question=question, strategy=NAME, state="abstained", failure=NOTHING_RETRIEVED)
     if context.read_whole is not None:
         ranking = await context.read_whole(ranking)
     # Before the selection, because a reranker may be another machine.

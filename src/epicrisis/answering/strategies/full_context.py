@@ -27,7 +27,7 @@ async def full_context(question: Question, context: Context) -> Answer:
     ranking = await context.record(question)
     context.emit(Retrieved(ranking))
     if not ranking.hits:
-        return Answer(question, strategy, "failed", failure=NOTHING_IN_SCOPE)
+        return Answer(question=question, strategy=strategy, state="failed", failure=NOTHING_IN_SCOPE)
     try:
         return await answer_from_documents(question, context, ranking.passages, strategy)
     except ContextOverflow as error:
@@ -37,7 +37,7 @@ async def full_context(question: Question, context: Context) -> Answer:
             "with a larger window, or --strategy rag or brief-context",
             usage=error.usage,
         )
-        return Answer(question, strategy, "over-window", failure=overflow.as_failure())
+        return Answer(question=question, strategy=strategy, state="over-window", failure=overflow.as_failure())
     except (ChatError, Unreadable) as error:
         return make_unanswered(question, strategy, error)
 

@@ -63,7 +63,7 @@ async def self_reflection(question: Question, context: Context) -> Answer:
         # Of equal rewards the later draft wins.
         best = max(rewarded, key=lambda draft: (fmean(draft.rewards.values()), draft.number))
         decided_by = "best reward" if judge is None else f"best mark, judged by {judge}"
-    answer = Answer(question, NAME, "answered", text=best.text, choice=best.choice)
+    answer = Answer(question=question, strategy=NAME, state="answered", text=best.text, choice=best.choice)
     return replace(answer, drafts=tuple(drafts), decided_by=decided_by)
 
 

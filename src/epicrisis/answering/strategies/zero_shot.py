@@ -15,7 +15,7 @@ from epicrisis.core.types import Question
 
 ZERO_SHOT = "zero-shot"
 NO_LOGPROBS = "reports no probability for any option: choose a model that reports log-probabilities"
-_SAMPLE = Question("Is ice cold?", {"A": "yes", "B": "no"}, "choice")
+_SAMPLE = Question("Is ice cold?", options={"A": "yes", "B": "no"}, form="choice")
 LOW_MASS = 0.5
 """Below this share of the probability on the letters, the model was likely to write something else."""
 
@@ -38,7 +38,7 @@ async def zero_shot(question: Question, context: Context) -> Answer:
     """
     if not question.options:
         message = f"{ZERO_SHOT} reads the probabilities of options and this question has none: ask it closed-book"
-        return Answer(question, ZERO_SHOT, "failed", failure=Failure("NoOptions", message))
+        return Answer(question=question, strategy=ZERO_SHOT, state="failed", failure=Failure("NoOptions", message))
     prompt = render_question("next_token", question)
     top_p = context.sampling_of("writer").top_p
     request = ChatRequest(
@@ -53,7 +53,7 @@ async def zero_shot(question: Question, context: Context) -> Answer:
     if logprobs is None or not logprobs.values:
         # The call was answered, and its reply holds nothing that can be counted.
         failure = Failure("NoLogprobs", f"the endpoint {NO_LOGPROBS}")
-        return Answer(question, ZERO_SHOT, "unparsed", failure=failure)
+        return Answer(question=question, strategy=ZERO_SHOT, state="unparsed", failure=failure)
     if logprobs.mass < LOW_MASS:
         message = f"only {100 * logprobs.mass:.0f} % of the next token's probability is on the options"
         context.emit(Notice("model", message))
@@ -63,7 +63,7 @@ async def zero_shot(question: Question, context: Context) -> Answer:
         distribution[first_same_option(question.options, letter)] += math.exp(logprob)
     highest = max(distribution.values())
     leaders = [letter for letter, share in distribution.items() if share == highest]
-    answer = Answer(question, ZERO_SHOT, "abstained", distribution=distribution, decided_by=TIE)
+    answer = Answer(question=question, strategy=ZERO_SHOT, state="abstained", distribution=distribution, decided_by=TIE)
     if len(leaders) > 1:
         return answer
     choice = leaders[0]

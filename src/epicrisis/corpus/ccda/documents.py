@@ -63,7 +63,7 @@ class DocumentPatient:
     born: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClinicalDocument:
     """The header of a C-CDA document and its text; a field is empty if the document has no value."""
 

@@ -233,8 +233,8 @@ def _read_result(statement: _Element, context: _Context) -> list[FactEntry]:
     fact = ClinicalFact(
         kind,
         name,
-        0,
-        0,
+        start=0,
+        end=0,
         time=time or None,
         codes=codes,
         value=value.text,
@@ -262,7 +262,7 @@ def _read_problem(statement: _Element, context: _Context) -> list[FactEntry]:
     name = choose_name((name, read_text(statement.find("text"), context.narrative), *codes))
     if not name:
         return []
-    return _state_course(statement, context, ClinicalFact("problem", name, 0, 0, codes=codes))
+    return _state_course(statement, context, ClinicalFact("problem", name, start=0, end=0, codes=codes))
 
 
 def _read_encounter_diagnosis(statement: _Element, context: _Context) -> list[FactEntry]:
@@ -286,7 +286,7 @@ def _read_allergy(statement: _Element, context: _Context) -> list[FactEntry]:
     if not name:
         # "No known allergies" is a negated allergy to nothing by name, or has a code that says so.
         name, codes = read_concept(statement.find("value"), context.narrative)
-        name = name or name_denial(ClinicalFact("allergy", "", 0, 0, codes=codes)).name
+        name = name or name_denial(ClinicalFact("allergy", "", start=0, end=0, codes=codes)).name
     if not name:
         return []
     reactions: list[str] = []
@@ -303,7 +303,7 @@ def _read_allergy(statement: _Element, context: _Context) -> list[FactEntry]:
     )
     remarks = [f"severity {severity}" if severity else "", f"criticality {criticality}" if criticality else ""]
     fact = ClinicalFact(
-        "allergy", name, 0, 0, codes=codes, value=value, category=category,
+        "allergy", name, start=0, end=0, codes=codes, value=value, category=category,
         interpretation=", ".join(filter(None, remarks)),
     )  # fmt: skip
     return _state_course(statement, context, fact)
@@ -324,8 +324,8 @@ def _state_course(statement: _Element, context: _Context, fact: ClinicalFact) ->
     state = ClinicalFact(
         fact.kind,
         fact.name,
-        0,
-        0,
+        start=0,
+        end=0,
         event="start" if onset and not is_negated else "state",
         time=onset or recorded or context.document_day or None,
         codes=fact.codes,
@@ -361,8 +361,8 @@ def _read_medication(statement: _Element, context: _Context) -> list[FactEntry]:
     fact = ClinicalFact(
         "medication",
         name,
-        0,
-        0,
+        start=0,
+        end=0,
         event="start" if start and not is_negated else "state",
         time=start or _author_time(statement) or context.document_day or None,
         codes=codes,
@@ -391,8 +391,8 @@ def _read_immunization(statement: _Element, context: _Context) -> list[FactEntry
     fact = ClinicalFact(
         "immunization",
         name,
-        0,
-        0,
+        start=0,
+        end=0,
         event="given" if is_done else "state",
         time=read_period(statement)[0] or None,
         codes=codes,
@@ -418,8 +418,8 @@ def _read_procedure(statement: _Element, context: _Context) -> list[FactEntry]:
     fact = ClinicalFact(
         "procedure",
         name,
-        0,
-        0,
+        start=0,
+        end=0,
         time=start or end or None,
         codes=codes,
         status="not-done" if is_negated else {"completed": "", "aborted": "stopped"}.get(status, status),
@@ -444,8 +444,8 @@ def _read_device(statement: _Element, context: _Context) -> list[FactEntry]:
     fact = ClinicalFact(
         "observation",
         name,
-        0,
-        0,
+        start=0,
+        end=0,
         event="start" if start and not is_negated else "state",
         time=start or context.document_day or None,
         codes=codes or product_codes or act_codes,
@@ -489,8 +489,8 @@ def _read_encounter(statement: _Element, context: _Context) -> list[FactEntry]:
     fact = ClinicalFact(
         "encounter",
         name or "encounter",
-        0,
-        0,
+        start=0,
+        end=0,
         event="start" if start and (end or is_open) and not is_visit else "state",
         time=start or end or None,
         codes=codes,

@@ -36,7 +36,6 @@ from epicrisis.system.temporary_folders import TemporaryFolder
 
 _FIELDS = tuple(field.name for field in fields(ClinicalFact))
 _FACT_VALUES = attrgetter(*_FIELDS)
-_CODES, _TIME, _OFFSET = (_FIELDS.index(item) for item in ("codes", "time", "utc_offset"))
 _PREFIX = "epicrisis-facts-"
 _CLOCK = len("2150-03-04T10:30")
 """The length of a local time."""
@@ -337,10 +336,11 @@ def _pack(entry: FactEntry) -> list[Any]:
 
 def _unpack(values: list[Any]) -> FactEntry:
     row, *texts = values
-    row[_CODES] = tuple(row[_CODES])
-    if row[_TIME] and not row[_OFFSET]:
-        row[_TIME], row[_OFFSET] = split_offset(row[_TIME])
-    return FactEntry(ClinicalFact(*row), *texts)
+    fact = dict(zip(_FIELDS, row, strict=True))
+    fact["codes"] = tuple(fact["codes"])
+    if fact["time"] and not fact["utc_offset"]:
+        fact["time"], fact["utc_offset"] = split_offset(fact["time"])
+    return FactEntry(ClinicalFact(**fact), *texts)
 
 
 _MEDICATION_LABELS = {

@@ -113,7 +113,9 @@ class _Reader:
         time, _ = row.time("dod")
         if time:
             source = f"mimic:patients/{row.id('subject_id')}"
-            fact = ClinicalFact("observation", "Death", 0, 0, time=time, codes=("snomed:419620001",), source=source)
+            fact = ClinicalFact(
+                "observation", "Death", start=0, end=0, time=time, codes=("snomed:419620001",), source=source
+            )
             self._spool.add(FactRecord(row.id("subject_id"), source, (FactEntry(fact),)))
 
     def _add(self, row: TableRow, table: str) -> None:
@@ -125,7 +127,7 @@ class _Reader:
     def _entry(self, row: TableRow, source: str, kind: FactKind, name: str, *times: str) -> FactEntry:
         time, written_time = row.time(*times)
         stay = row.id("hadm_id")
-        fact = ClinicalFact(kind, name, 0, 0, time=time or None, encounter=stay, source=f"mimic:{source}")
+        fact = ClinicalFact(kind, name, start=0, end=0, time=time or None, encounter=stay, source=f"mimic:{source}")
         return FactEntry(fact, written_time=written_time)
 
     def _count_lack(self, problem: str) -> list[FactEntry]:
@@ -169,8 +171,8 @@ class _Reader:
         fact = ClinicalFact(
             "laboratory",
             name,
-            0,
-            0,
+            start=0,
+            end=0,
             time=time or None,
             codes=(*codes, f"mimic-lab:{row.id('itemid')}"),
             value=value,

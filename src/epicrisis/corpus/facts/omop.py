@@ -218,7 +218,9 @@ class _Reader:
         """Return a fact of the row's patient and visit, at the first readable of the times."""
         time, written_time = row.time(*times)
         encounter = row.id("visit_occurrence_id")
-        fact = ClinicalFact(kind, name, 0, 0, time=time or None, encounter=encounter, source=_source(table, row))
+        fact = ClinicalFact(
+            kind, name, start=0, end=0, time=time or None, encounter=encounter, source=_source(table, row)
+        )
         return FactEntry(fact, written_time=written_time)
 
     def _end(self, entry: FactEntry, row: TableRow, status: str, *times: str) -> list[FactEntry]:

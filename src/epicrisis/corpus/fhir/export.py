@@ -70,7 +70,7 @@ _SILENT_KINDS = ("Bundle", "OperationOutcome", MANIFEST, DELETION, "Binary", "Me
 """Types that are not counted as resources without a note: they describe notes, or are reported by themselves."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _RecordedFile:
     """A file after the first pass."""
 
@@ -136,7 +136,11 @@ def _read_export(
     for path, name in readable:
         references = shared.for_file()
         place = ExportFile(path, index.begin_file(path), _find_root(path, name), sources)
-        recorded.append(_RecordedFile(path, name, references, AttachmentReader(index, references, place)))
+        recorded.append(
+            _RecordedFile(
+                path=path, name=name, references=references, attachments=AttachmentReader(index, references, place)
+            )
+        )
         _record_file(recorded[-1], reports, cleaning, faults)
     yield from faults
     yield from patient_identities(shared)

@@ -112,8 +112,8 @@ def _read_observation(resource: Resource, source: str, encounter: str) -> list[F
         fact = ClinicalFact(
             kind,
             part_name or "Observation",
-            0,
-            0,
+            start=0,
+            end=0,
             time=time or None,
             codes=part_codes,
             value=value.text,
@@ -131,7 +131,7 @@ def _read_observation(resource: Resource, source: str, encounter: str) -> list[F
         entries.append(FactEntry(fact, reported_since(time, issued), value.written_unit, remark))
     if not entries and is_withdrawn(resource):
         # Its day is known, from which an earlier version is removed.
-        fact = ClinicalFact(kind, name, 0, 0, time=time or None, category=category, encounter=encounter)
+        fact = ClinicalFact(kind, name, start=0, end=0, time=time or None, category=category, encounter=encounter)
         return [FactEntry(fact)]
     if not entries and not resource.get("hasMember"):
         raise ValueError("has no value that can be read")
@@ -178,8 +178,8 @@ def _read_condition(resource: Resource, source: str, encounter: str, discharged:
     fact = ClinicalFact(
         "problem",
         name,
-        0,
-        0,
+        start=0,
+        end=0,
         event="start" if onset else "state",
         time=onset or since or None,
         codes=codes,
@@ -222,8 +222,8 @@ def _end_entry(fact: ClinicalFact, status: str, time: str, remark: str) -> FactE
     end = ClinicalFact(
         fact.kind,
         fact.name,
-        0,
-        0,
+        start=0,
+        end=0,
         event="end",
         time=time or None,
         codes=fact.codes,
@@ -276,8 +276,8 @@ def _read_allergy(resource: Resource, source: str, encounter: str) -> list[FactE
     fact = ClinicalFact(
         "allergy",
         name,
-        0,
-        0,
+        start=0,
+        end=0,
         event="start" if onset else "state",
         time=onset or recorded or None,
         codes=codes,
@@ -315,8 +315,8 @@ def _read_procedure(resource: Resource, source: str, encounter: str) -> list[Fac
     fact = ClinicalFact(
         "procedure",
         name,
-        0,
-        0,
+        start=0,
+        end=0,
         time=time or None,
         codes=codes,
         status=_unusual_status(resource),
@@ -339,8 +339,8 @@ def _read_immunization(resource: Resource, source: str, encounter: str) -> list[
     fact = ClinicalFact(
         "immunization",
         name,
-        0,
-        0,
+        start=0,
+        end=0,
         event="given" if is_done else "state",
         time=time or None,
         codes=codes,
@@ -385,8 +385,8 @@ def _read_encounter(resource: Resource, source: str, encounter: str) -> list[Fac
     fact = ClinicalFact(
         "encounter",
         name or "encounter",
-        0,
-        0,
+        start=0,
+        end=0,
         event="start" if is_begun else "state",
         time=start or end or None,
         status="" if is_past else _unusual_status(resource),
@@ -415,7 +415,7 @@ def _read_device(resource: Resource, source: str, encounter: str) -> list[FactEn
     if not name:
         raise ValueError("names no device; export it with its type or name")
     return _state_course(
-        resource, ClinicalFact("observation", name, 0, 0, codes=codes, category="devices"), source, encounter
+        resource, ClinicalFact("observation", name, start=0, end=0, codes=codes, category="devices"), source, encounter
     )
 
 
@@ -430,7 +430,7 @@ def _read_device_use(resource: Resource, source: str, encounter: str) -> list[Fa
     if not name:
         raise ValueError("names no device; export it with the words of its device")
     return _state_course(
-        resource, ClinicalFact("observation", name, 0, 0, codes=codes, category="devices"), source, encounter
+        resource, ClinicalFact("observation", name, start=0, end=0, codes=codes, category="devices"), source, encounter
     )
 
 
@@ -440,7 +440,7 @@ def _read_flag(resource: Resource, source: str, encounter: str) -> list[FactEntr
     if not name:
         raise ValueError("names no warning; export it with its code or text")
     return _state_course(
-        resource, ClinicalFact("observation", name, 0, 0, codes=codes, category="flags"), source, encounter
+        resource, ClinicalFact("observation", name, start=0, end=0, codes=codes, category="flags"), source, encounter
     )
 
 

@@ -69,7 +69,7 @@ def read_medication(
     if not name:
         raise ValueError("names no medication that is in the files; export it with its Medication resource")
     kind = str(resource["resourceType"])
-    fact = ClinicalFact("medication", name, 0, 0, codes=codes, encounter=encounter, source=source)
+    fact = ClinicalFact("medication", name, start=0, end=0, codes=codes, encounter=encounter, source=source)
     if kind in ("MedicationRequest", "MedicationOrder"):
         return _read_request(resource, fact)
     if kind == "MedicationAdministration":

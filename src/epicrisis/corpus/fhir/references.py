@@ -50,7 +50,7 @@ class EncounterStay:
     visit: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FhirReferences:
     """Names of patients and stays by id, which all files share, and what each file says for itself: see `for_file`."""
 

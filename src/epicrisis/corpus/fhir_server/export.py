@@ -43,7 +43,7 @@ class ExportRequest:
     since: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExportReport:
     """What was exported. `transaction_time` is the `since` of the next export; empty without Bulk Data."""
 

@@ -198,8 +198,8 @@ def _read_allergy(source: _Source) -> _Course | None:
     fact = ClinicalFact(
         "allergy",
         name,
-        0,
-        0,
+        start=0,
+        end=0,
         event="start" if onset else "state",
         time=onset or recorded or None,
         codes=codes,
@@ -228,8 +228,8 @@ def _read_diagnosis(source: _Source) -> _Course | None:
     fact = ClinicalFact(
         "problem",
         name,
-        0,
-        0,
+        start=0,
+        end=0,
         time=source.time(segment.text(5), segment.text(19), source.sent) or None,
         codes=codes,
         status=_DIAGNOSIS_TYPES.get(kind, concept_name(segment, 6).lower()),
@@ -259,8 +259,8 @@ def _read_problem(source: _Source) -> _Course | None:
     fact = ClinicalFact(
         "problem",
         name,
-        0,
-        0,
+        start=0,
+        end=0,
         event="start" if onset else "state",
         time=onset or established or None,
         codes=codes,
@@ -284,7 +284,7 @@ def _read_procedure(source: _Source) -> _Course | None:
     time = source.time(segment.text(5))
     key = segment.text(19) or f"{source.statement.visit}:{time}"
     fact = ClinicalFact(
-        "procedure", name, 0, 0, time=time or None, codes=codes, encounter=source.statement.visit,
+        "procedure", name, start=0, end=0, time=time or None, codes=codes, encounter=source.statement.visit,
         source=source.name_source("PR1", key, segment.text(3) or name.lower()),
     )  # fmt: skip
     entry = FactEntry(fact, remark=" ".join(source.comments), written_time="" if time else segment.text(5))
@@ -308,8 +308,8 @@ def _read_administration(source: _Source) -> _Course | None:
     fact = ClinicalFact(
         "medication" if is_drug else "immunization",
         name,
-        0,
-        0,
+        start=0,
+        end=0,
         event="given" if is_done else "state",
         time=time or None,
         codes=codes,
@@ -341,8 +341,8 @@ def _read_request(source: _Source) -> _Course | None:
     fact = ClinicalFact(
         "medication",
         name,
-        0,
-        0,
+        start=0,
+        end=0,
         event="start",
         time=start or None,
         codes=codes,
@@ -420,8 +420,8 @@ def _read_dispense(source: _Source) -> _Course | None:
     fact = ClinicalFact(
         "medication",
         name,
-        0,
-        0,
+        start=0,
+        end=0,
         time=time or source.time(source.sent) or None,
         codes=codes,
         value=_join(*directions, *notes, quantity),

@@ -33,7 +33,7 @@ class CaseSummary:
     choice: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedCase:
     """A case with another score in the second run than in the first."""
 
@@ -73,7 +73,15 @@ def list_changed_cases(first: RecordedRun, second: RecordedRun) -> tuple[Changed
             if change is not None:
                 conditions = ", ".join(f"{name} {one.outcome.condition.get(name)}" for name in names)
                 changed.append(
-                    ChangedCase(one.question_id, one.question, one.gold, change, one.summary, other.summary, conditions)
+                    ChangedCase(
+                        question_id=one.question_id,
+                        question=one.question,
+                        gold=one.gold,
+                        change=change,
+                        first=one.summary,
+                        second=other.summary,
+                        conditions=conditions,
+                    )
                 )
     return tuple(sorted(changed, key=lambda case: CHANGES.index(case.change)))
 

@@ -30,7 +30,7 @@ _SEPARATE = 3
 """The number of comparisons that get a sentence each; more of them share one sentence."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Comparison:
     """One tested difference of a table."""
 

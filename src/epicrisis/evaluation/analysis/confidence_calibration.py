@@ -68,7 +68,15 @@ def calibrate_confidence(run: RecordedRun) -> CalibrationFit:
     slope, intercept = fit_platt(answers)
     ((strategy, models, citing),) = kinds
     names = tuple(sorted(components))
-    calibration = ConfidenceCalibration(slope, intercept, strategy, models, names, len(answers), citing)
+    calibration = ConfidenceCalibration(
+        slope=slope,
+        intercept=intercept,
+        strategy=strategy,
+        models=models,
+        components=names,
+        n=len(answers),
+        citing=citing,
+    )
     return CalibrationFit(calibration, tuple(answers), *cross_validate(answers))
 
 

@@ -14,7 +14,7 @@ from epicrisis.evaluation.analysis.statistics import questions_needed, sign_test
 ALPHA, POWER = 0.05, 0.8
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SampleSize:
     """The number of questions that a comparison needs. Shares are 0 to 1."""
 
@@ -69,7 +69,15 @@ def compute_sample_size(
     alpha = ALPHA / comparisons
     smallest = None if at_hand is None else smallest_difference(at_hand, discordant, power, alpha)
     questions = questions_needed(difference, discordant, power, alpha)
-    return SampleSize(difference, discordant, power, comparisons, questions, at_hand, smallest)
+    return SampleSize(
+        difference=difference,
+        discordant=discordant,
+        power=power,
+        comparisons=comparisons,
+        questions=questions,
+        at_hand=at_hand,
+        smallest=smallest,
+    )
 
 
 def smallest_difference(n: int, discordant: float, power: float = POWER, alpha: float = ALPHA) -> float | None:

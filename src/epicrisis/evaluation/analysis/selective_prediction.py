@@ -25,7 +25,13 @@ COVERAGES = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
 """Percentages at which the curve is shown."""
 _COVERAGE, _RISK = "coverage (%)", "risk"
 RISK_COVERAGE_PLOT = PlotSpec(
-    "Risk-coverage curve", "line", (_RISK,), (_COVERAGE,), ("run", "arm"), (), axis_title="coverage (%)"
+    title="Risk-coverage curve",
+    kind="line",
+    values=(_RISK,),
+    along=(_COVERAGE,),
+    series=("run", "arm"),
+    panel=(),
+    axis_title="coverage (%)",
 )
 _NOTES = (
     "Selective prediction: the answers are given in the order of their confidence, and the others are held back. "

@@ -37,7 +37,7 @@ class Table:
 PlotKind: TypeAlias = Literal["line", "points", "bars"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlotSpec:
     """One plot of a table, by the names of its columns. Missing columns in `series` and `panel` are ignored."""
 
@@ -61,5 +61,5 @@ class PlotSpec:
     """Rows whose name lacks this prefix are predictions, drawn hollow. Empty: all rows are measured."""
 
 
-SHARES = PlotSpec("Share right", "points", ("share right",), panel=("model",))
-DIFFERENCES = PlotSpec("Differences", "points", ("difference to *",), panel=("model",))
+SHARES = PlotSpec(title="Share right", kind="points", values=("share right",), panel=("model",))
+DIFFERENCES = PlotSpec(title="Differences", kind="points", values=("difference to *",), panel=("model",))

@@ -97,10 +97,10 @@ def _groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[Group]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
-    "Is the middle lost because of the place, or because of the documents around it? (BriefContext, Figure 6)",
-    _build_cases,
-    outcome_tables(tables),
+    name=NAME,
+    question="Is the middle lost because of the place, or because of the documents around it? (BriefContext, Figure 6)",
+    cases=_build_cases,
+    tables=outcome_tables(tables),
     sets=(PUBMEDQA,),
     grid=Grid(ARMS, (K,)),
     plots=((SHARES, DIFFERENCES),),

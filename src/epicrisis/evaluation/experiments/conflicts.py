@@ -43,7 +43,7 @@ class PartialChoice:
     """Whether it read a passage of a key document."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionedCase:
     """A case that was read in parts: the choices of the parts, in their order, and the final one."""
 
@@ -287,18 +287,21 @@ def _tables_of_runs(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
 
 
 EXPERIMENT = Experiment(
-    "conflicts",
-    "What happens to a question whose parts state different choices? (BriefContext, Figure 4)",
-    build_placed_cases,
-    _tables_of_runs,
+    name="conflicts",
+    question="What happens to a question whose parts state different choices? (BriefContext, Figure 4)",
+    cases=build_placed_cases,
+    tables=_tables_of_runs,
     sets=(PUBMEDQA,),
     grid=Grid((RIVAL, OURS), KS, PLACES),
     published=("conflicts", "conflicts-totals"),
     plots=(
-        (PlotSpec("Conflict cases against RAG", "bars", ("win", "tie", "lose"), ("place",)),),
+        (PlotSpec(title="Conflict cases against RAG", kind="bars", values=("win", "tie", "lose"), along=("place",)),),
         (
             PlotSpec(
-                "How often a rule is followed, and how right it is", "points", ("followed", "rule right"), ("rule",)
+                title="How often a rule is followed, and how right it is",
+                kind="points",
+                values=("followed", "rule right"),
+                along=("rule",),
             ),
         ),
     ),

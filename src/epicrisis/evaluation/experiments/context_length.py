@@ -90,25 +90,33 @@ def _slopes(by_k: Mapping[tuple[int], Sequence[Outcome]]) -> dict[grouping.Pairi
 
 
 EXPERIMENT = Experiment(
-    NAME,
-    "Is a short context read better than a long one with the same key document? (BriefContext, Figure 5)",
-    partial(positions.build_placed_cases, at_least_keys=True),
-    outcome_groups.outcome_tables(tables),
+    name=NAME,
+    question="Is a short context read better than a long one with the same key document? (BriefContext, Figure 5)",
+    cases=partial(positions.build_placed_cases, at_least_keys=True),
+    tables=outcome_groups.outcome_tables(tables),
     sets=(positions.PUBMEDQA,),
     grid=Grid(ARMS, KS, PLACES),
     plots=(
         (
             PlotSpec(
-                "Share right by the number of documents",
-                "line",
-                (grouping.SHARE_COLUMN,),
-                ("k",),
-                ("arm",),
-                ("model",),
+                title="Share right by the number of documents",
+                kind="line",
+                values=(grouping.SHARE_COLUMN,),
+                along=("k",),
+                series=("arm",),
+                panel=("model",),
                 axis_title="documents (k)",
                 log2=True,
             ),
         ),
-        (PlotSpec("What a doubling of the documents changes", "points", ("change a doubling",), ("arm",), ("arm",)),),
+        (
+            PlotSpec(
+                title="What a doubling of the documents changes",
+                kind="points",
+                values=("change a doubling",),
+                along=("arm",),
+                series=("arm",),
+            ),
+        ),
     ),
 )

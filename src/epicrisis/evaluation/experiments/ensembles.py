@@ -153,26 +153,58 @@ def _temperature_groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[Gro
 
 
 EXPERIMENT = Experiment(
-    NAME,
-    "What do votes and shuffled options bring? (Context retrieval, Tables 1 to 3, Figure 2)",
-    _build_cases,
-    vote_sampling.vote_tables(tables, ("arm", "votes", "temperature")),
+    name=NAME,
+    question="What do votes and shuffled options bring? (Context retrieval, Tables 1 to 3, Figure 2)",
+    cases=_build_cases,
+    tables=vote_sampling.vote_tables(tables, ("arm", "votes", "temperature")),
     sets=vote_sampling.QUESTION_SETS,
     grid=Grid(ARMS, votes=VOTES, temperatures=TEMPERATURES),
     published=("ensembles-baseline", "ensembles-shuffling", "ensembles-votes", "study-energy"),
     plots=(
         (
             PlotSpec(
-                "Share right by method", "points", (SHARE_COLUMN,), _VOTED, ("arm",), _MODEL, method_columns=_VOTED
+                title="Share right by method",
+                kind="points",
+                values=(SHARE_COLUMN,),
+                along=_VOTED,
+                series=("arm",),
+                panel=_MODEL,
+                method_columns=_VOTED,
             ),
             PlotSpec(
-                "Differences by method", "points", (f"difference to {vote_sampling.COT}",), _VOTED, ("arm",), _MODEL
+                title="Differences by method",
+                kind="points",
+                values=(f"difference to {vote_sampling.COT}",),
+                along=_VOTED,
+                series=("arm",),
+                panel=_MODEL,
             ),
         ),
-        (PlotSpec("What shuffled options change", "points", ("difference to options as they are",), ("votes",)),),
         (
-            PlotSpec("Share right by the number of votes", "line", (SHARE_COLUMN,), ("votes",), ("arm",), _MODEL),
-            PlotSpec("What more votes change", "line", ("difference to the same arm *",), ("votes",), ("arm",), _MODEL),
+            PlotSpec(
+                title="What shuffled options change",
+                kind="points",
+                values=("difference to options as they are",),
+                along=("votes",),
+            ),
+        ),
+        (
+            PlotSpec(
+                title="Share right by the number of votes",
+                kind="line",
+                values=(SHARE_COLUMN,),
+                along=("votes",),
+                series=("arm",),
+                panel=_MODEL,
+            ),
+            PlotSpec(
+                title="What more votes change",
+                kind="line",
+                values=("difference to the same arm *",),
+                along=("votes",),
+                series=("arm",),
+                panel=_MODEL,
+            ),
         ),
         vote_sampling.usage_plots(kind="line", along=("votes",), series=("arm",), panel=_MODEL),
     ),

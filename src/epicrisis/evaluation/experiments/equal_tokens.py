@@ -182,10 +182,10 @@ def find_evidence_place(question: Question, documents: Mapping[str, tuple[Passag
 
 
 EXPERIMENT = Experiment(
-    NAME,
-    "Which way of reading the evidence answers best for the same number of tokens?",
-    build_cases,
-    equal_tokens_tables.tables,
+    name=NAME,
+    question="Which way of reading the evidence answers best for the same number of tokens?",
+    cases=build_cases,
+    tables=equal_tokens_tables.tables,
     sets=SETS,
     grid=Grid(arms=tuple(ARMS), ks=(PASSAGES,), votes=(ROTATIONS,), prompt_tokens=PROMPT_TOKENS),
     plots=equal_tokens_tables.PLOTS,

@@ -242,21 +242,21 @@ def _list_shared_questions(measurements: Sequence[_Measured]) -> list[str]:
 PLOTS = (
     (
         PlotSpec(
-            "Share right by the place of the evidence",
-            "points",
-            (grouping.SHARE_COLUMN,),
-            ("evidence",),
-            ("arm",),
+            title="Share right by the place of the evidence",
+            kind="points",
+            values=(grouping.SHARE_COLUMN,),
+            along=("evidence",),
+            series=("arm",),
             panel=("model", LIMIT),
         ),
     ),
     (
         PlotSpec(
-            "Accuracy and cost",
-            "line",
-            (grouping.SHARE_COLUMN,),
-            (TOKENS,),
-            ("arm",),
+            title="Accuracy and cost",
+            kind="line",
+            values=(grouping.SHARE_COLUMN,),
+            along=(TOKENS,),
+            series=("arm",),
             panel=("model",),
             axis_title="tokens of a question, prompts and replies",
             log2=True,
@@ -264,15 +264,20 @@ PLOTS = (
     ),
     (
         PlotSpec(
-            "Share right at equal tokens",
-            "points",
-            (grouping.SHARE_COLUMN,),
-            ("arm",),
-            ("arm",),
+            title="Share right at equal tokens",
+            kind="points",
+            values=(grouping.SHARE_COLUMN,),
+            along=("arm",),
+            series=("arm",),
             panel=("model", LIMIT),
         ),
         PlotSpec(
-            "Differences at equal tokens", "points", ("difference to *",), ("arm",), ("arm",), panel=("model", LIMIT)
+            title="Differences at equal tokens",
+            kind="points",
+            values=("difference to *",),
+            along=("arm",),
+            series=("arm",),
+            panel=("model", LIMIT),
         ),
     ),
 )

@@ -43,7 +43,7 @@ class Grid:
     """Limits for all prompts of a question together."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """The options of one run of an experiment. None and empty fields: the defaults of the experiment."""
 
@@ -89,7 +89,7 @@ def conclude_from_tables(_: Runs, tables: Sequence[Table]) -> tuple[str, ...]:
     return tuple(chain.from_iterable(map(draw_conclusions, tables)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
     """An experiment of the papers: what it asks, and what its finished runs show."""
 

@@ -340,35 +340,42 @@ def _tables_of_runs(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
-    "Are reasoning, RAG and BriefContext right on the passages of a real search? (BriefContext, Figure 3)",
-    _build_cases,
-    _tables_of_runs,
+    name=NAME,
+    question="Are reasoning, RAG and BriefContext right on the passages of a real search? (BriefContext, Figure 3)",
+    cases=_build_cases,
+    tables=_tables_of_runs,
     sets=SETS,
     grid=Grid(ARMS, (K,)),
     published=("integration", "integration-averages"),
     plots=(
         (
             PlotSpec(
-                "Share right by arm",
-                "points",
-                (grouping.SHARE_COLUMN,),
-                ("arm",),
-                ("arm",),
-                ("model", "set"),
+                title="Share right by arm",
+                kind="points",
+                values=(grouping.SHARE_COLUMN,),
+                along=("arm",),
+                series=("arm",),
+                panel=("model", "set"),
                 method_columns=("arm",),
             ),
-            PlotSpec("Differences by arm", "points", ("difference to *",), ("arm",), ("arm",), ("model", "set")),
+            PlotSpec(
+                title="Differences by arm",
+                kind="points",
+                values=("difference to *",),
+                along=("arm",),
+                series=("arm",),
+                panel=("model", "set"),
+            ),
         ),
     ),
     whole_sets=True,
     places_documents=False,
 )
 COST = Experiment(
-    "cost",
-    "What does map-reduce cost, predicted and measured? (BriefContext, equations 4 and 5)",
-    build_retrieved_cases,
-    token_costs.tables,
+    name="cost",
+    question="What does map-reduce cost, predicted and measured? (BriefContext, equations 4 and 5)",
+    cases=build_retrieved_cases,
+    tables=token_costs.tables,
     sets=(PUBMEDQA,),
     grid=Grid((RAG, BRIEF, CHECKED, CLOSED), (K,)),
     published=("cost",),
@@ -376,7 +383,11 @@ COST = Experiment(
         (token_costs.INPUT_PLOT,),
         (
             PlotSpec(
-                "Input tokens, predicted and measured", "points", ("input",), ("what",), measured_prefix="measured"
+                title="Input tokens, predicted and measured",
+                kind="points",
+                values=("input",),
+                along=("what",),
+                measured_prefix="measured",
             ),
         ),
     ),

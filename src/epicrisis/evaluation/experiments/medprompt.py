@@ -102,15 +102,22 @@ def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table
 
 
 EXPERIMENT = Experiment(
-    NAME,
-    "What do solved questions bring, and does it matter which? (Context retrieval, Tables 5 to 7)",
-    _build_cases,
-    vote_sampling.vote_tables(tables, ("arm", "examples")),
+    name=NAME,
+    question="What do solved questions bring, and does it matter which? (Context retrieval, Tables 5 to 7)",
+    cases=_build_cases,
+    tables=vote_sampling.vote_tables(tables, ("arm", "examples")),
     sets=vote_sampling.QUESTION_SETS,
     grid=Grid(ARMS, votes=(VOTES,)),
     published=("medprompt-encoder-properties", "medprompt-encoders", "medprompt-databases", "medprompt-reranker"),
     plots=(
-        (PlotSpec("Differences between examples", "points", (f"difference to {_FIRST}",), panel=("model",)),),
+        (
+            PlotSpec(
+                title="Differences between examples",
+                kind="points",
+                values=(f"difference to {_FIRST}",),
+                panel=("model",),
+            ),
+        ),
         (SHARES, DIFFERENCES),
         vote_sampling.usage_plots(along=("examples",)),
     ),

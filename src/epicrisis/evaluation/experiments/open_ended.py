@@ -419,15 +419,22 @@ def _read_judgings(runs: Runs) -> dict[str, Judging]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
-    "Which answer to an open question is better, judged blindly? (BriefContext, on MedQ)",
-    lambda inputs: cases(inputs.all_questions()),
-    lambda runs, remarks: tables(_read_judgings(runs), remarks=remarks),
+    name=NAME,
+    question="Which answer to an open question is better, judged blindly? (BriefContext, on MedQ)",
+    cases=lambda inputs: cases(inputs.all_questions()),
+    tables=lambda runs, remarks: tables(_read_judgings(runs), remarks=remarks),
     sets=("medq",),
     published=("open-ended",),
     plots=(
-        (PlotSpec("Better, same, worse", "bars", ("better", "same", "worse"), ("judge",)),),
-        (PlotSpec("By the place of the answer", "bars", ("first better", "tie", "second better"), ("judge",)),),
+        (PlotSpec(title="Better, same, worse", kind="bars", values=("better", "same", "worse"), along=("judge",)),),
+        (
+            PlotSpec(
+                title="By the place of the answer",
+                kind="bars",
+                values=("first better", "tie", "second better"),
+                along=("judge",),
+            ),
+        ),
     ),
     conclude=lambda runs, _: conclusions(_read_judgings(runs)),
     whole_sets=True,

@@ -227,21 +227,45 @@ def _size_plots(size: str, unit: str) -> tuple[PlotSpec, ...]:
     axis, panel = f"{unit} ({size.upper()})", ("model", "examples")
     share, difference = f"Share right by {unit}", f"Differences to one draft by {unit}"
     return (
-        PlotSpec(share, "line", (SHARE_COLUMN,), (size,), ("arm",), panel, axis_title=axis),
-        PlotSpec(difference, "line", ("difference to one draft *",), (size,), ("arm",), panel, axis_title=axis),
+        PlotSpec(
+            title=share,
+            kind="line",
+            values=(SHARE_COLUMN,),
+            along=(size,),
+            series=("arm",),
+            panel=panel,
+            axis_title=axis,
+        ),
+        PlotSpec(
+            title=difference,
+            kind="line",
+            values=("difference to one draft *",),
+            along=(size,),
+            series=("arm",),
+            panel=panel,
+            axis_title=axis,
+        ),
     )
 
 
 EXPERIMENT = Experiment(
-    NAME,
-    "What do drafts, critique and rewards bring to open answers? (Context retrieval, Tables 10 to 12)",
-    _build_cases,
-    _tables_of_runs,
+    name=NAME,
+    question="What do drafts, critique and rewards bring to open answers? (Context retrieval, Tables 10 to 12)",
+    cases=_build_cases,
+    tables=_tables_of_runs,
     sets=("medqa/open-test", "medqa/test"),
     grid=Grid(ARMS, KS, votes=NS),
     published=("open-baseline", "openmedprompt-refining", "openmedprompt-reflection"),
     plots=(
-        (SHARES, PlotSpec("Differences to no examples", "points", ("difference to no examples",), panel=("model",))),
+        (
+            SHARES,
+            PlotSpec(
+                title="Differences to no examples",
+                kind="points",
+                values=("difference to no examples",),
+                panel=("model",),
+            ),
+        ),
         _size_plots("n", "drafts or rounds"),
         _size_plots("k", "examples"),
         vote_sampling.usage_plots(along=("examples", "k", "n"), series=("arm",), panel=("model", "arm")),

@@ -41,7 +41,7 @@ POOL = 2000
 """Passages in the pool of random distractors; a smaller library gives all of its passages."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PassageSource:
     """The searches and lookups that build the cases of an experiment."""
 

@@ -174,26 +174,38 @@ def _middle_table(runs: outcome_groups.OutcomesByModel, remarks: Sequence[str]) 
 
 
 PLACE_PLOT = PlotSpec(
-    "Share right by the place of the key document",
-    "line",
-    (grouping.SHARE_COLUMN,),
-    ("place",),
-    ("arm",),
+    title="Share right by the place of the key document",
+    kind="line",
+    values=(grouping.SHARE_COLUMN,),
+    along=("place",),
+    series=("arm",),
     axis_title="place of the key document (percentile)",
 )
 PLOTS = (
     (PLACE_PLOT,),
     (
-        PlotSpec("Share right by arm", "points", (grouping.SHARE_COLUMN,), ("arm",), ("arm",)),
-        PlotSpec("Differences by arm", "points", ("difference to *",), ("arm",), ("arm",)),
+        PlotSpec(
+            title="Share right by arm", kind="points", values=(grouping.SHARE_COLUMN,), along=("arm",), series=("arm",)
+        ),
+        PlotSpec(
+            title="Differences by arm", kind="points", values=("difference to *",), along=("arm",), series=("arm",)
+        ),
     ),
-    (PlotSpec("What the middle loses", "points", ("lost in the middle",), ("arm",), ("arm",)),),
+    (
+        PlotSpec(
+            title="What the middle loses",
+            kind="points",
+            values=("lost in the middle",),
+            along=("arm",),
+            series=("arm",),
+        ),
+    ),
 )
 EXPERIMENT = Experiment(
-    NAME,
-    "Does the position of the key document among k documents matter? (BriefContext, Figure 2)",
-    build_placed_cases,
-    outcome_groups.outcome_tables(tables),
+    name=NAME,
+    question="Does the position of the key document among k documents matter? (BriefContext, Figure 2)",
+    cases=build_placed_cases,
+    tables=outcome_groups.outcome_tables(tables),
     sets=(PUBMEDQA,),
     grid=Grid(ARMS, KS, PLACES),
     published=("positions", "positions-averages", "positions-averages-preprint"),

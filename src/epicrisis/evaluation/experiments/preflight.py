@@ -281,22 +281,63 @@ def _refuse(*_: Any) -> Any:
 
 
 EXPERIMENT = Experiment(
-    NAME,
-    "Can it be foreseen that the key document will be lost? (BriefContext, Supplementary Tables 4 and 5)",
-    _refuse,
-    _refuse,
+    name=NAME,
+    question="Can it be foreseen that the key document will be lost? (BriefContext, Supplementary Tables 4 and 5)",
+    cases=_refuse,
+    tables=_refuse,
     published=("preflight", "preflight-rates"),
     plots=(
         (
             PlotSpec(
-                "Both rates of a rule", "points", ("recall", "specificity"), ("rule",), panel=("issue: key document",)
+                title="Both rates of a rule",
+                kind="points",
+                values=("recall", "specificity"),
+                along=("rule",),
+                panel=("issue: key document",),
             ),
         ),
-        (PlotSpec("Both errors of a rule", "points", ("missed where needed", "run where not needed"), ("rule",)),),
-        (PlotSpec("Specificity at the recall of the papers' rule", "points", ("specificity",), ("signal",)),),
-        (PlotSpec("Every threshold", "line", ("recall",), ("specificity",), axis_title="specificity (%)"),),
-        (PlotSpec("Questions that skip map-reduce", "points", ("skipped*",), ("guard",), panel=("rule",)),),
-        (PlotSpec("Ranks of the key documents", "bars", ("place *", "2 to *", "4 to *", "not *"), ("set",)),),
+        (
+            PlotSpec(
+                title="Both errors of a rule",
+                kind="points",
+                values=("missed where needed", "run where not needed"),
+                along=("rule",),
+            ),
+        ),
+        (
+            PlotSpec(
+                title="Specificity at the recall of the papers' rule",
+                kind="points",
+                values=("specificity",),
+                along=("signal",),
+            ),
+        ),
+        (
+            PlotSpec(
+                title="Every threshold",
+                kind="line",
+                values=("recall",),
+                along=("specificity",),
+                axis_title="specificity (%)",
+            ),
+        ),
+        (
+            PlotSpec(
+                title="Questions that skip map-reduce",
+                kind="points",
+                values=("skipped*",),
+                along=("guard",),
+                panel=("rule",),
+            ),
+        ),
+        (
+            PlotSpec(
+                title="Ranks of the key documents",
+                kind="bars",
+                values=("place *", "2 to *", "4 to *", "not *"),
+                along=("set",),
+            ),
+        ),
     ),
     reads="rankings",
 )

@@ -135,10 +135,10 @@ def _tables_of_runs(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
 
 
 EXPERIMENT = Experiment(
-    NAME,
-    "Does this model lose the middle of a long prompt, and is map-reduce worth its cost for it?",
-    positions.build_placed_cases,
-    _tables_of_runs,
+    name=NAME,
+    question="Does this model lose the middle of a long prompt, and is map-reduce worth its cost for it?",
+    cases=positions.build_placed_cases,
+    tables=_tables_of_runs,
     sets=(cloze.NAME,),
     grid=Grid(ARMS, (K,), PLACES),
     plots=(*positions.PLOTS, (INPUT_PLOT,)),

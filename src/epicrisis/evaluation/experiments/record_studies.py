@@ -205,10 +205,39 @@ def _metric_plots(by: str, baseline: str, series: tuple[str, ...]) -> tuple[Plot
     along = ("arm", *series)
     plots: list[PlotSpec] = []
     for column, title in _METRICS.items():
-        plots.append(PlotSpec(f"{title} {by}", "points", (column,), along, series, _PANEL, optional=True))
-    plots.append(PlotSpec(f"Differences {by}", "points", (f"difference to {baseline}",), along, series, _PANEL))
+        plots.append(
+            PlotSpec(
+                title=f"{title} {by}",
+                kind="points",
+                values=(column,),
+                along=along,
+                series=series,
+                panel=_PANEL,
+                optional=True,
+            )
+        )
+    plots.append(
+        PlotSpec(
+            title=f"Differences {by}",
+            kind="points",
+            values=(f"difference to {baseline}",),
+            along=along,
+            series=series,
+            panel=_PANEL,
+        )
+    )
     title = f"Evidence that was read {by}"
-    plots.append(PlotSpec(title, "points", ("evidence recall",), along, series, _PANEL, optional=True))
+    plots.append(
+        PlotSpec(
+            title=title,
+            kind="points",
+            values=("evidence recall",),
+            along=along,
+            series=series,
+            panel=_PANEL,
+            optional=True,
+        )
+    )
     return tuple(plots)
 
 
@@ -226,16 +255,31 @@ def _study(
     (Figures 3, 4 and 8), by arm (Tables 2 to 4, Figure 5), the lengths of records (Figures 6 and 7), correlations
     (Figures 9 and 10)."""
     along, difference = ("category", "arm"), (f"difference to {baseline}",)
-    by_kind = PlotSpec("Differences by kind of question", "points", difference, along, ("arm",), _PANEL)
-    lengths = PlotSpec(
-        "Records by their length", "line", ("patients",), ("up to tokens",), ("set",), ("model",), log2=True
+    by_kind = PlotSpec(
+        title="Differences by kind of question",
+        kind="points",
+        values=difference,
+        along=along,
+        series=("arm",),
+        panel=_PANEL,
     )
-    correlations = PlotSpec("Correlation of metrics", "points", ("Spearman*",), ("metric", "other"), panel=())
+    lengths = PlotSpec(
+        title="Records by their length",
+        kind="line",
+        values=("patients",),
+        along=("up to tokens",),
+        series=("set",),
+        panel=("model",),
+        log2=True,
+    )
+    correlations = PlotSpec(
+        title="Correlation of metrics", kind="points", values=("Spearman*",), along=("metric", "other"), panel=()
+    )
     return Experiment(
-        name,
-        question,
-        _refuse,
-        lambda runs, remarks: _build_tables(runs, remarks, baseline, title, build_more),
+        name=name,
+        question=question,
+        cases=_refuse,
+        tables=lambda runs, remarks: _build_tables(runs, remarks, baseline, title, build_more),
         grid=Grid(arms),
         published=published,
         plots=(

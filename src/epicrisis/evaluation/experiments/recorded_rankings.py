@@ -47,7 +47,7 @@ Scores: TypeAlias = tuple[tuple[str, float], ...]
 """Passage ids with their scores, best first."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionRankings:
     """One question's rankings of the same dense hits, best first, and the ranking that an answer would be read from."""
 
@@ -167,7 +167,7 @@ def read_rankings(path: Path) -> tuple[Mapping[str, Any], tuple[QuestionRankings
     return lines[0].recipe, tuple(by_question.values())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rankers:
     """The rankers of a study: `retriever` searches `store`, without a reranker of its own."""
 
@@ -214,7 +214,18 @@ def open_rankers(
             "depth": depth,
         }
         retriever, store, by = library_search.retriever, library_search.library, settings.by
-        yield Rankers(retriever, store, by, reranker, depth, settings.k, settings.count_unit()), to_json(recipe)
+        yield (
+            Rankers(
+                retriever=retriever,
+                store=store,
+                by=by,
+                reranker=reranker,
+                depth=depth,
+                k=settings.k,
+                count=settings.count_unit(),
+            ),
+            to_json(recipe),
+        )
 
 
 def record_rankings(

@@ -48,7 +48,7 @@ PLACEMENT_NOTES = (
 """Notes under the tables of experiments that place documents, under any protocol."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StudyProtocol:
     """The choices in which the paper's text, its notebooks, and a sound study of the same question differ."""
 

@@ -101,7 +101,7 @@ def preflight_tokens(
     return rag_tokens(shape) * skipped + map_reduce_tokens(shape, equation, prefix_cache=prefix_cache) * (1 - skipped)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CaseCost:
     """Tokens, seconds and money of one case, by the calls in its trace."""
 
@@ -178,7 +178,9 @@ def read_costs(run: RecordedRun) -> list[CaseCost]:
     return sorted(case_costs(run.records()), key=lambda case: (condition_order(case.condition), case.question))
 
 
-INPUT_PLOT = PlotSpec("Input tokens a question", "points", ("input",), ("arm",), ("arm",))
+INPUT_PLOT = PlotSpec(
+    title="Input tokens a question", kind="points", values=("input",), along=("arm",), series=("arm",)
+)
 _TOKENS = ("calls", "input", "cached", "output")
 _CHARGES = ("seconds", "cost")
 _MEASURED_NOTES = (

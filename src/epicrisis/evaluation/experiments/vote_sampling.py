@@ -134,7 +134,10 @@ _USAGE_NOTES = (
 
 def usage_plots(**fields: Any) -> tuple[PlotSpec, ...]:
     """Return the plots of the tokens and of the calls a case, with these fields."""
-    tokens, calls = PlotSpec("Tokens a case", "points", ("tokens",)), PlotSpec("Calls a case", "points", ("calls",))
+    tokens, calls = (
+        PlotSpec(title="Tokens a case", kind="points", values=("tokens",)),
+        PlotSpec(title="Calls a case", kind="points", values=("calls",)),
+    )
     return replace(tokens, **fields), replace(calls, **fields)
 
 

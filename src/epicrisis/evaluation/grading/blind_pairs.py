@@ -52,7 +52,7 @@ class BlindPair:
     second: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BlindingKey:
     """The secret part of the pairs."""
 

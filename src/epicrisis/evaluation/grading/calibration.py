@@ -93,7 +93,7 @@ _RATES: tuple[tuple[str, str, bool], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HumanAgreement:
     """The agreement of one aspect of a judge with a rate that people counted. More is better in both."""
 
@@ -112,7 +112,7 @@ class HumanAgreement:
     """The share of summaries with the most frequent rate. If it is high, no ranking can agree with it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceAccuracy:
     """A judge's choices in one subset of pairs, or in all, each pair in both orders."""
 
@@ -219,8 +219,19 @@ def compare_grades(
         kappa = correlate(*steps, "quadratic-kappa", conversations)
         counts = Counter(rate for rate, share in zip(rates, shares, strict=True) if None not in (rate, share))
         same = counts.most_common(1)[0][1] / rank.n if rank.n else None
-        values = rank.value, rank.interval, kappa.value, kappa.interval
-        agreements.append(HumanAgreement(aspect, rate_name, rank.n, rank.unscored, *values, same))
+        agreements.append(
+            HumanAgreement(
+                aspect=aspect,
+                counted=rate_name,
+                n=rank.n,
+                unscored=rank.unscored,
+                spearman=rank.value,
+                interval=rank.interval,
+                kappa=kappa.value,
+                kappa_interval=kappa.interval,
+                same=same,
+            )
+        )
     return tuple(agreements)
 
 
@@ -250,8 +261,17 @@ def _choice_accuracy(name: str, pairs: Sequence[PreferencePair], grades: Mapping
         scores.append(sum(points) / len(points))
         kinds["changed" if len(set(points)) > 1 else {1.0: "right", 0.0: "wrong", 0.5: "tied"}[points[0]]] += 1
     accuracy = estimate_mean(scores) if kinds else None
-    outcomes = kinds["right"], kinds["wrong"], kinds["changed"], kinds["tied"]
-    return ChoiceAccuracy(name, len(pairs), kinds.total(), accuracy, *outcomes, first)
+    return ChoiceAccuracy(
+        subset=name,
+        pairs=len(pairs),
+        complete_pairs=kinds.total(),
+        accuracy=accuracy,
+        right=kinds["right"],
+        wrong=kinds["wrong"],
+        changed=kinds["changed"],
+        tied=kinds["tied"],
+        first=first,
+    )
 
 
 def read_calibration(path: Path) -> GraderCalibration:

@@ -103,7 +103,7 @@ class OpenCase:
         return hashlib.sha256(json.dumps([self.question, self.reference, self.answer]).encode()).hexdigest()[:16]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectnessGrade:
     """One judge's grade of one case."""
 
@@ -216,7 +216,13 @@ def grade_cases(
     async def grade_case(case: OpenCase) -> CorrectnessGrade:
         grade = await grader.grade(render_prompt(case.question, case.reference or "", case.answer))
         return CorrectnessGrade(
-            case.key, case.digest, grade.state, grade.value, grade.reason, grade.failure, grade.usage
+            key=case.key,
+            digest=case.digest,
+            state=grade.state,
+            verdict=grade.value,
+            reason=grade.reason,
+            failure=grade.failure,
+            usage=grade.usage,
         )
 
     gradable = (case for case in cases if case.gradable)

@@ -77,7 +77,11 @@ def read_summaries(folder: Path) -> tuple[Summary, ...]:
                 references=(row["Reference Summary"].strip(),),
                 answer=row["Automatic Summary"].strip(),
                 question_key=document_id,
-                given=(Passage(f"{document_id}#0", document_id, 0, 0, len(text), text),),
+                given=(
+                    Passage(
+                        id=f"{document_id}#0", document_id=document_id, ordinal=0, start=0, end=len(text), text=text
+                    ),
+                ),
             )
             summaries.append(Summary(answer, row["ID"], {name: rate for name, rate in rates.items() if rate >= 0}))
         except (KeyError, ValueError):

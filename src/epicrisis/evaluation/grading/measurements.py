@@ -33,7 +33,7 @@ _CONTENT = "measurements"
 _ROUNDING = 1e-6
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """The values of one measurer for one answer."""
 
@@ -170,7 +170,7 @@ def measure_answers(
     return grade_all(missing, measurer.measure, store, measurer.concurrency)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredCase:
     """One case with the values of all measurers: a row of data for tables."""
 

@@ -166,8 +166,8 @@ def _local_measurer(
     async def measure(answer: ScoredAnswer) -> Measurement:
         shares = values(answer)
         if isinstance(shares, Unscored):
-            return Measurement(answer.key, answer.digest, "unparsed", reason=shares.reason)
-        return Measurement(answer.key, answer.digest, "judged", check_shares(shares))
+            return Measurement(key=answer.key, digest=answer.digest, state="unparsed", reason=shares.reason)
+        return Measurement(key=answer.key, digest=answer.digest, state="judged", values=check_shares(shares))
 
     return Measurer(name, metrics, measure, settings or {})
 
@@ -244,7 +244,9 @@ def notes_measurer(client: ModelClient, notes: NoteTexts) -> Measurer:
     async def measure(answer: ScoredAnswer) -> Measurement:
         shown, passages = ("cited", answer.cited) if answer.cited else ("given", answer.given)
         if not passages:
-            return Measurement(answer.key, answer.digest, "unparsed", reason="the prompt of the answer held no notes")
+            return Measurement(
+                key=answer.key, digest=answer.digest, state="unparsed", reason="the prompt of the answer held no notes"
+            )
         texts = notes.read(passages, answer.patient)
         prompt = render_notes_prompt(answer.question, answer.answer, texts, Scope(patient=answer.patient))
         return _measurement(answer, await grader.grade(prompt), metrics, shown)
@@ -258,4 +260,13 @@ def _measurement(
     answer: ScoredAnswer, grade: Grade[Mapping[str, float]], metrics: Mapping[str, str], shown: str = ""
 ) -> Measurement:
     values = {metrics[aspect]: share for aspect, share in (grade.value or {}).items()}
-    return Measurement(answer.key, answer.digest, grade.state, values, grade.reason, shown, grade.failure, grade.usage)
+    return Measurement(
+        key=answer.key,
+        digest=answer.digest,
+        state=grade.state,
+        values=values,
+        reason=grade.reason,
+        shown=shown,
+        failure=grade.failure,
+        usage=grade.usage,
+    )

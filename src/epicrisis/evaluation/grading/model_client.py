@@ -83,7 +83,15 @@ async def cost_question(
         states={},
     )
     sample_size = len(prompts) + len(bare_prompts)
-    cost_plan = CostPlan(n, sample_size, (model.name,), False, (plan,), {}, {})
+    cost_plan = CostPlan(
+        questions=n,
+        planned=sample_size,
+        models=(model.name,),
+        exact_counts=False,
+        strategies=(plan,),
+        speeds={},
+        at_once={},
+    )
     return threshold_question(cost_plan, settings, of_cases=True)
 
 

@@ -39,7 +39,7 @@ from epicrisis.evaluation.grading.human_verdicts import (
 FORMAT = verdict_format(CHOICES, 400)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PairGrade:
     """The grade of one pair in one order."""
 
@@ -119,7 +119,15 @@ def grade_pairs(
         pair, order = item
         answers = (pair.first, pair.second) if order == "shown" else (pair.second, pair.first)
         grade = await grader.grade(render_prompt(pair.question, *answers))
-        return PairGrade(pair.id, order, grade.state, grade.value, grade.reason, grade.failure, grade.usage)
+        return PairGrade(
+            pair=pair.id,
+            order=order,
+            state=grade.state,
+            choice=grade.value,
+            reason=grade.reason,
+            failure=grade.failure,
+            usage=grade.usage,
+        )
 
     missing = list(filterfalse(lambda item: store.is_done((item[0].id, item[1])), product(pairs, ORDERS)))
     return grade_all(missing, grade_pair, store, grader.client.concurrency)

@@ -57,7 +57,7 @@ _REFUSAL = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredAnswer:
     """One case of a run in the form that measurers take."""
 

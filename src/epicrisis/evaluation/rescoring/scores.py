@@ -159,7 +159,7 @@ _PATTERNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
     """The figures of a run: `n == right + wrong + abstained + unparsed + failed`, numbers of questions."""
 

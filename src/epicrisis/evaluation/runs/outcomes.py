@@ -17,7 +17,7 @@ from epicrisis.evaluation.runs.record import RunRecord
 STATES: tuple[AnswerState, ...] = get_args(AnswerState)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """How one case ended, by the chat model's own answer: a computed answer in its place does not count."""
 

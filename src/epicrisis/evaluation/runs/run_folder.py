@@ -84,7 +84,7 @@ class Session:
     """Time and energy of the calls, or None if the process did not end normally or measured nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunManifest:
     """The content of `manifest.json`."""
 
@@ -147,7 +147,7 @@ class Run:
             commit, dirty = git_commit() or (None, None)
             session = Session(_now(), package_versions(), commit=commit, dirty=dirty)
             sessions = (*(earlier.sessions if earlier else ()), session)
-            run = cls(folder, RunManifest(plan, len(cases), sessions), records, lock, keys)
+            run = cls(folder, RunManifest(plan=plan, cases=len(cases), sessions=sessions), records, lock, keys)
             run._write()
             stack.pop_all()
         return run

@@ -74,7 +74,7 @@ class Places:
         return self.runs if self.server is None else (*self.runs, self.server)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetReport:
     """The removed items, and the result of the search of all files."""
 

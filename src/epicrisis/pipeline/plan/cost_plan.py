@@ -40,7 +40,7 @@ class Speed:
     completion: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StrategyPlan:
     """The estimate for all questions with one strategy."""
 
@@ -58,7 +58,7 @@ class StrategyPlan:
     """Numbers of planned questions by state, such as `read in parts`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CostPlan:
     """The estimates of all strategies, in order."""
 

@@ -126,7 +126,7 @@ class PlanningModel(Layer):
             # Without concurrent calls and without a prefix cache.
             seconds = usage.prompt_tokens / self._speed.prompt + usage.completion_tokens / self._speed.completion
         usage = replace(usage, seconds=seconds, cost=self._price(usage))
-        return ChatReply(text, "stop", self.name, usage, option_logprobs=options)
+        return ChatReply(text=text, finish_reason="stop", model=self.name, usage=usage, option_logprobs=options)
 
 
 async def measure_speed(model: ChatModel) -> Speed:
@@ -142,7 +142,7 @@ async def measure_speed(model: ChatModel) -> Speed:
 
 async def _time_call(model: ChatModel, text: str, max_tokens: int) -> tuple[Usage, float]:
     started = time.monotonic()
-    reply = await model.complete(ChatRequest((Message("user", text),), max_tokens))
+    reply = await model.complete(ChatRequest((Message("user", text),), max_tokens=max_tokens))
     return reply.usage, max(time.monotonic() - started, 1e-6)
 
 

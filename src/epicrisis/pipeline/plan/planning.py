@@ -172,7 +172,7 @@ def _case_kind(overrides: RunOverrides, strategy: str) -> tuple[str, tuple[int, 
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Planner:
     """The pipeline to plan for, with counting models and prices by role, and speeds by model."""
 
@@ -186,7 +186,15 @@ class _Planner:
 
     def build_plan(self, questions: int, planned: int, plans: Sequence[StrategyPlan]) -> CostPlan:
         calls = self.concurrent_calls
-        return CostPlan(questions, planned, tuple(calls), self.exact_counts, tuple(plans), self.speeds, calls)
+        return CostPlan(
+            questions=questions,
+            planned=planned,
+            models=tuple(calls),
+            exact_counts=self.exact_counts,
+            strategies=tuple(plans),
+            speeds=self.speeds,
+            at_once=calls,
+        )
 
 
 async def _open_planner(pipeline: Pipeline, settings: Settings, timed: bool) -> _Planner:
@@ -214,7 +222,15 @@ async def _open_planner(pipeline: Pipeline, settings: Settings, timed: bool) -> 
         prices[role] = build_cost_function(role_settings)
         # An embedded model has one slot.
         concurrent_calls[counting_model.name] = role_settings.most_calls if role_settings.is_endpoint else 1
-    return _Planner(pipeline, settings, counting, prices, speeds, concurrent_calls, exact_counts)
+    return _Planner(
+        pipeline=pipeline,
+        settings=settings,
+        counting=counting,
+        prices=prices,
+        speeds=speeds,
+        concurrent_calls=concurrent_calls,
+        exact_counts=exact_counts,
+    )
 
 
 @dataclass(frozen=True, slots=True)

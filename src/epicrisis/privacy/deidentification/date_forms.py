@@ -130,7 +130,7 @@ _DAYS_OF_MONTH = 30.436875
 _SUFFIXES = {1: "st", 2: "nd", 3: "rd", 21: "st", 22: "nd", 23: "rd", 31: "st"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenDate:
     """A date in a text, at `text[start:end]`. `year` or `day` is None where it is not written."""
 
@@ -180,7 +180,9 @@ def _read_match(match: re.Match[str]) -> WrittenDate | None:
     if month > len(_MONTHS) or (day is not None and day > calendar.monthrange(year or _LEAP_YEAR, month)[1]):
         return None
     parts = sorted((start, end, name) for name, (start, end) in spans.items())
-    return WrittenDate(parts[0][0], parts[-1][1], year, month, day, tuple(parts), is_bare)
+    return WrittenDate(
+        start=parts[0][0], end=parts[-1][1], year=year, month=month, day=day, parts=tuple(parts), is_bare=is_bare
+    )
 
 
 def _read_part_of_year(match: re.Match[str]) -> WrittenDate | None:
@@ -195,7 +197,7 @@ def _read_part_of_year(match: re.Match[str]) -> WrittenDate | None:
     except ValueError:
         return None
     parts = ((match.start(), match.end(), "date"),)
-    return WrittenDate(match.start(), match.end(), day.year, day.month, day.day, parts)
+    return WrittenDate(start=match.start(), end=match.end(), year=day.year, month=day.month, day=day.day, parts=parts)
 
 
 def _may_be_share(match: re.Match[str]) -> bool:

@@ -14,5 +14,7 @@ def compute(plan: FactQuestion | UnclearQuestion, record: PatientFacts) -> Compu
     """Return the computed answer, or the abstention with its reason."""
     if isinstance(plan, UnclearQuestion):
         reason = f"{plan.reason[:1].upper()}{plan.reason[1:]}."
-        return Computation(ComputedAnswer(plan.operation, plan.subject, "abstained", reason))
+        return Computation(
+            ComputedAnswer(operation=plan.operation, subject=plan.subject, state="abstained", statement=reason)
+        )
     return compute_values(plan, record) if plan.topic == "values" else compute_entries(plan, record)

@@ -51,16 +51,16 @@ def finish(
     sentence = f"{statement[:1].upper()}{statement[1:]}"
     sentence = sentence if sentence.endswith((".", "?")) else f"{sentence}."
     answer = ComputedAnswer(
-        plan.operation,
-        plan.subject,
-        state,
-        sentence,
-        result,
-        tuple(rows.rows),
-        unit,
-        tuple(filter(None, remarks)),
-        plan.window.text,
-        plan.planned_by,
+        operation=plan.operation,
+        subject=plan.subject,
+        state=state,
+        statement=sentence,
+        result=result,
+        rows=tuple(rows.rows),
+        unit=unit,
+        remarks=tuple(filter(None, remarks)),
+        window=plan.window.text,
+        planned_by=plan.planned_by,
     )
     return Computation(answer, tuple(rows.facts))
 

@@ -83,7 +83,9 @@ def _row(fact: ClinicalFact, remark: str = "") -> ComputedRow:
     if is_planned_end(fact):
         event = "end"
     status = ", ".join(filter(None, (event, fact.category.replace("-", " "), fact.status)))
-    return ComputedRow(fact.name, fact.time, format_value(fact), status, fact.source, remark)
+    return ComputedRow(
+        name=fact.name, time=fact.time, value=format_value(fact), status=status, source=fact.source, remark=remark
+    )
 
 
 def _list_facts(facts: Sequence[ClinicalFact], remarks: Mapping[int, str] | None = None) -> RowList:

@@ -220,17 +220,26 @@ def _build_conflict(conflict: FactConflict, numbering: _Numbering) -> Conflict:
     sentence = conflict.sentence
     passage = sentence.passage
     number = numbering.number_words(passage, sentence.start, sentence.text)
-    note = ConflictSource(passage.document_id, passage.title, is_note=True)
-    sources = {fact.document_id: ConflictSource(fact.document_id, fact.name, is_note=True) for fact in conflict.facts}
+    note = ConflictSource(document_id=passage.document_id, title=passage.title, is_note=True)
+    sources = {
+        fact.document_id: ConflictSource(document_id=fact.document_id, title=fact.name, is_note=True)
+        for fact in conflict.facts
+    }
     cited = tuple(dict.fromkeys(numbering.number_fact(fact) for fact in conflict.facts))
     entries = "1 structured entry" if len(conflict.facts) == 1 else f"{len(conflict.facts)} structured entries"
     return Conflict(
         "facts",
         (
             ConflictSide(
-                conflict.fact_label, entries, len(conflict.facts), citations=cited, sources=tuple(sources.values())
+                label=conflict.fact_label,
+                summary=entries,
+                count=len(conflict.facts),
+                citations=cited,
+                sources=tuple(sources.values()),
             ),
-            ConflictSide(conflict.note_label, "1 note of the record", 1, citations=(number,), sources=(note,)),
+            ConflictSide(
+                label=conflict.note_label, summary="1 note of the record", count=1, citations=(number,), sources=(note,)
+            ),
         ),
         "nothing; the computed answer uses structured entries alone",
     )

@@ -136,7 +136,18 @@ def _list_rows(facts: Sequence[ClinicalFact], unit: str | None, date_remarks: Ma
         number = float(measurement.low) if measurement is not None and measurement.is_exact else None
         status = "" if fact.status.lower() in _ROUTINE_STATUSES else fact.status
         remark = _remark_on(fact, unit, date_remarks)
-        rows.add(ComputedRow(fact.name, fact.time, format_value(fact), status, fact.source, remark, number), fact)
+        rows.add(
+            ComputedRow(
+                name=fact.name,
+                time=fact.time,
+                value=format_value(fact),
+                status=status,
+                source=fact.source,
+                remark=remark,
+                number=number,
+            ),
+            fact,
+        )
     return rows
 
 

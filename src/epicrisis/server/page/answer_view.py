@@ -108,7 +108,7 @@ class ComputedView:
     rows: tuple[ComputedRowView, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerPageView:
     """Everything the page shows of an answer."""
 

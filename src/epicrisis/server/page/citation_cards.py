@@ -18,7 +18,7 @@ CONTEXT_CHARACTERS = 200
 _ELLIPSIS = "\u2026"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CitationView:
     """A numbered citation."""
 

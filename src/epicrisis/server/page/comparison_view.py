@@ -40,7 +40,7 @@ class FigureMark:
     high: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FigureView:
     """A plot of a table."""
 
@@ -65,7 +65,7 @@ class TableView:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeView:
     """A changed question in the list."""
 
@@ -79,7 +79,7 @@ class ChangeView:
     gold: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonView:
     """Everything the page shows of a comparison."""
 

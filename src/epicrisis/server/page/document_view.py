@@ -63,7 +63,7 @@ class SheetView:
     """Empty if the words could not be found on the page."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentView:
     """Everything the page shows of a document. All texts are printable."""
 

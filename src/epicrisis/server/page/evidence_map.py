@@ -39,7 +39,7 @@ _LINE_LEFT, _LINE_RIGHT = 150, 202
 _LABEL_CHARACTERS = 18
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StripCell:
     """One passage of the ranking in the strip, best first."""
 
@@ -64,7 +64,7 @@ class StripCell:
         return f"Rank {self.rank}: {self.title}{part}: {STATEMENT_LABELS[self.statement]}{cited}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartView:
     """One part of the evidence and what it said."""
 
@@ -91,7 +91,7 @@ class RankedName:
     """Whether it is in both rankings."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankingChart:
     """The search by meaning and the search by words, drawn against each other."""
 
@@ -107,7 +107,7 @@ class RankingChart:
     line_right: int = _LINE_RIGHT
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceMap:
     """The drawings of an answer."""
 

@@ -94,7 +94,7 @@ class YearBar:
     height: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class YearChart:
     """The documents by year, as bars in the units of the drawing."""
 
@@ -108,7 +108,7 @@ class YearChart:
     bar_width: int = _BAR
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentRowView:
     """A document in the list."""
 
@@ -142,7 +142,7 @@ class TypeBar:
     """Of its bar, 0 to 100."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LibraryView:
     """Everything the page shows of a library except its documents."""
 
@@ -161,7 +161,7 @@ class LibraryView:
     more_files: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckView:
     """A complete check of a library."""
 
@@ -265,7 +265,9 @@ def build_year_chart(years: Mapping[int, int]) -> YearChart | None:
         label = str(year) if step == 1 else f"{year}–{year + step - 1}"
         bars.append(YearBar(label, documents, number * (_BAR + _GAP), _CHART_HEIGHT - height, height))
     width = len(bars) * (_BAR + _GAP) - _GAP
-    return YearChart(tuple(bars), width, _CHART_HEIGHT, highest, bars[0].label, bars[-1].label)
+    return YearChart(
+        bars=tuple(bars), width=width, height=_CHART_HEIGHT, highest=highest, first=bars[0].label, last=bars[-1].label
+    )
 
 
 def view_documents(name: str, page: DocumentPage, search: DocumentSearch) -> DocumentListView:

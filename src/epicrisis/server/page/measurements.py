@@ -31,7 +31,7 @@ class MeasuredValue:
     """The value with its remarks, without the unit of the row."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MeasurementRow:
     """The values of one measurement in one unit."""
 

@@ -71,7 +71,7 @@ class TimelineEntry:
     measurements: Measurements = NO_MEASUREMENTS
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordView:
     """Everything the page shows of a patient."""
 
@@ -219,4 +219,13 @@ def _view_outside(notes: Sequence[NoteTime], rows: Mapping[str, NoteRow]) -> Ite
 
 def _to_passage(note: NoteEntry) -> Passage:
     """Return the time and stay of a note in the form that `NoteTime` reads, without text."""
-    return Passage(f"{note.id}#0", note.id, 0, 0, 0, "", date=note.date, metadata=note.metadata)
+    return Passage(
+        id=f"{note.id}#0",
+        document_id=note.id,
+        ordinal=0,
+        start=0,
+        end=0,
+        text="",
+        date=note.date,
+        metadata=note.metadata,
+    )

@@ -34,7 +34,7 @@ _FIELD_NAMES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AskForm:
     """Everything the form shows."""
 

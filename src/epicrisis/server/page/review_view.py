@@ -44,7 +44,7 @@ class ReviewerRow:
     total: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewRow:
     """A review in the list. Names of runs are for administrators, and empty for others."""
 
@@ -80,7 +80,7 @@ class CriterionField:
     """The place that was chosen, or empty."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TurnView:
     """A question of a reviewer."""
 
@@ -162,7 +162,7 @@ class RemarkRow:
     remark: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewResults:
     """The results of a closed review."""
 

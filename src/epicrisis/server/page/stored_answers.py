@@ -55,7 +55,7 @@ class FollowUp:
     """The call that completed the question."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredAnswer:
     """A finished answer as the server keeps it."""
 
@@ -122,16 +122,16 @@ class AnswerStore:
         """Keep an answer under a new id. Its file is complete or absent, also after a kill. Raises StorageError."""
         id_ = secrets.token_urlsafe(_ID_BYTES)
         stored = StoredAnswer(
-            id_,
-            answer,
-            tuple(passages),
-            library,
-            owner,
-            time.time(),
-            reason,
-            tuple(left_out),
-            dict(settings),
-            follow_up,
+            id=id_,
+            answer=answer,
+            passages=tuple(passages),
+            library=library,
+            owner=owner,
+            at=time.time(),
+            reason=reason,
+            left_out=tuple(left_out),
+            settings=dict(settings),
+            follow_up=follow_up,
         )
         if self._files is not None:
             self._files.write(id_, owner, _adapter().dump_json(stored))

@@ -33,7 +33,7 @@ _STATES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UploadView:
     """An upload on the page. All texts are printable."""
 

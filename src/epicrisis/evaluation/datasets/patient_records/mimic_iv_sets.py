@@ -108,7 +108,15 @@ def read_ehr_ds_qa(path: Path) -> RecordSource:
     def reviewed_notes() -> Iterator[ClinicalNote]:
         for note in _read_reviewed_notes(path):
             kind = _name_note_type(note)
-            yield ClinicalNote("", note.subject_id, note.note, (), kind, note.hadm_id or "", note.note_id)
+            yield ClinicalNote(
+                where="",
+                patient=note.subject_id,
+                text=note.note,
+                times=(),
+                note_type=kind,
+                encounter=note.hadm_id or "",
+                note_id=note.note_id,
+            )
 
     def notes() -> Iterator[ReaderItem]:
         if files:

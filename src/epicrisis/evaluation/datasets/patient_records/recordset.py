@@ -27,7 +27,7 @@ from epicrisis.evaluation.datasets.patient_records.source import (
 GENERATED_NOTES, GENERATED_BUNDLES = "record/notes.csv", "fhir"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordSet:
     """Questions about patient records, in the order of their source with unique ids, and the records.
 
@@ -116,7 +116,15 @@ def load_records(place: Path, name: str | None = None, population: str = "all") 
             if getattr(item, "patient", None) in patients:
                 yield item
 
-    return RecordSet(name, questions, notes, source.note_types, population, source.licence, source.notices)
+    return RecordSet(
+        name=name,
+        questions=questions,
+        notes=notes,
+        note_types=source.note_types,
+        population=population,
+        licence=source.licence,
+        notices=source.notices,
+    )
 
 
 def _find_reader(place: Path, name: str | None) -> tuple[str, Callable[[], RecordSource]]:

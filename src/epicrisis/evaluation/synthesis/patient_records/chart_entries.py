@@ -76,7 +76,7 @@ _DAY = 10
 """Characters of an ISO date."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChartEntry:
     """One structured entry of a patient, from which a reader makes a fact, and another one if it ends."""
 
@@ -111,12 +111,30 @@ def list_entries(record: FictionalRecord) -> tuple[ChartEntry, ...]:
     entries += _problem_entries(patient)
     first = patient.stays[0]
     allergy = f"Allergy to {patient.allergy}"
-    entries.append(ChartEntry("", patient.id, "allergy", allergy, first.day(0), encounter=_encounter(patient, first)))
+    entries.append(
+        ChartEntry(
+            id="",
+            patient=patient.id,
+            kind="allergy",
+            name=allergy,
+            time=first.day(0),
+            encounter=_encounter(patient, first),
+        )
+    )
     entries += _medication_entries(record)
     for stay in patient.stays:
         if stay.procedure_day is not None:
             name, day = sentence_case(stay.condition.procedure), stay.day(stay.procedure_day)
-            entries.append(ChartEntry("", patient.id, "procedure", name, day, encounter=_encounter(patient, stay)))
+            entries.append(
+                ChartEntry(
+                    id="",
+                    patient=patient.id,
+                    kind="procedure",
+                    name=name,
+                    time=day,
+                    encounter=_encounter(patient, stay),
+                )
+            )
     entries += _vaccination_entries(record)
     for note in record.notes:
         entries += _value_entries(patient, note)
@@ -137,7 +155,15 @@ def _encounter(patient: FictionalPatient, stay: FictionalStay) -> str:
 
 def _stay_entry(patient: FictionalPatient, stay: FictionalStay) -> ChartEntry:
     admitted, discharged = stay.admitted.isoformat(timespec="minutes"), stay.discharged.isoformat(timespec="minutes")
-    return ChartEntry("", patient.id, "encounter", STAY, admitted, discharged, encounter=_encounter(patient, stay))
+    return ChartEntry(
+        id="",
+        patient=patient.id,
+        kind="encounter",
+        name=STAY,
+        time=admitted,
+        end=discharged,
+        encounter=_encounter(patient, stay),
+    )
 
 
 def _problem_entries(patient: FictionalPatient) -> Iterator[ChartEntry]:
@@ -145,15 +171,15 @@ def _problem_entries(patient: FictionalPatient) -> Iterator[ChartEntry]:
     draws = Draws("problem dates", patient.id, patient.born)
     for condition, year in patient.chronic:
         onset = datetime(year, 1, 1) + timedelta(days=draws.integer(0, 364))
-        yield ChartEntry("", patient.id, "problem", condition.name, f"{onset:%Y-%m-%d}")
+        yield ChartEntry(id="", patient=patient.id, kind="problem", name=condition.name, time=f"{onset:%Y-%m-%d}")
     for stay in patient.stays:
         yield ChartEntry(
-            "",
-            patient.id,
-            "problem",
-            stay.condition.name,
-            stay.day(0),
-            stay.day(stay.days),
+            id="",
+            patient=patient.id,
+            kind="problem",
+            name=stay.condition.name,
+            time=stay.day(0),
+            end=stay.day(stay.days),
             encounter=_encounter(patient, stay),
         )
 
@@ -188,7 +214,9 @@ def _medication_entries(record: FictionalRecord) -> Iterator[ChartEntry]:
 
 def _start_course(patient: FictionalPatient, drug: str, dose: str, day: str, encounter: str) -> ChartEntry:
     directions = f"{dose} {drugs()[drug].how}"
-    return ChartEntry("", patient.id, "medication", drug, day, value=directions, encounter=encounter)
+    return ChartEntry(
+        id="", patient=patient.id, kind="medication", name=drug, time=day, value=directions, encounter=encounter
+    )
 
 
 def _vaccination_entries(record: FictionalRecord) -> Iterator[ChartEntry]:
@@ -207,13 +235,17 @@ def _vaccination_entries(record: FictionalRecord) -> Iterator[ChartEntry]:
 
 
 def _vaccination(patient: FictionalPatient, vaccine: str, day: str) -> ChartEntry:
-    return ChartEntry("", patient.id, "immunization", f"{vaccine} vaccine", day, code=_VACCINES[vaccine])
+    return ChartEntry(
+        id="", patient=patient.id, kind="immunization", name=f"{vaccine} vaccine", time=day, code=_VACCINES[vaccine]
+    )
 
 
 def _value_entries(patient: FictionalPatient, note: FictionalNote) -> Iterator[ChartEntry]:
     """Yield the laboratory values and vital signs that a note reports."""
     stay = note.stay
-    vital_sign = ChartEntry("", patient.id, "vital-sign", "", note.time, encounter=note.encounter)
+    vital_sign = ChartEntry(
+        id="", patient=patient.id, kind="vital-sign", name="", time=note.time, encounter=note.encounter
+    )
     if note.kind == "Laboratory report":
         day = (datetime.fromisoformat(note.time).date() - stay.admitted.date()).days
         for test, values in stay.values.items():

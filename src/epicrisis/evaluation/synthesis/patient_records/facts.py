@@ -82,7 +82,7 @@ def extract_spans(text: str) -> tuple[str, tuple[FactSpan, ...]]:
     return "".join(pieces), tuple(spans)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
     """One statement of a record."""
 
@@ -127,7 +127,19 @@ def draw_facts(patient: FictionalPatient, draws: Draws, single_count: int) -> tu
         sentence, answer, wrong_answers = fill_statement(single_draws, template, **patient.words)
         about = "number" if re.search(r"\d", answer) else ""
         key, category = f"once:{number}", "specific-fact"
-        facts.append(Fact(key, stay.number, place, sentence, answer, mention.ask, category, about, wrong_answers))
+        facts.append(
+            Fact(
+                key=key,
+                stay=stay.number,
+                place=place,
+                sentence=sentence,
+                answer=answer,
+                ask=mention.ask,
+                category=category,
+                about=about,
+                wrong_answers=wrong_answers,
+            )
+        )
     return tuple(facts)
 
 
@@ -178,7 +190,17 @@ def _arrival_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws)
     wrong_answers = without((draws.fill(rival, **words) for rival in rivals), cause)
     sentence = f"What set off the illness of {stay.day(0)} was {cause}."
     ask = f"What set off the illness that led to {name}?"
-    yield Fact(f"cause:{number}", number, "history", sentence, cause, ask, "cause-effect", "", wrong_answers)
+    yield Fact(
+        key=f"cause:{number}",
+        stay=number,
+        place="history",
+        sentence=sentence,
+        answer=cause,
+        ask=ask,
+        category="cause-effect",
+        about="",
+        wrong_answers=wrong_answers,
+    )
     near: list[str] = []
     for value in stay.weights:
         near += (f"{value:.1f} kg", f"{value - 4.1:.1f} kg", f"{value + 3.7:.1f} kg")
@@ -190,7 +212,17 @@ def _arrival_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws)
         sentence = f"Weight on {stay.day(day)} was {answer}."
         ask = f"What did the patient weigh {when} {name}?"
         wrong_answers = tuple(item for item in near if item != answer)
-        yield Fact(key, number, place, sentence, answer, ask, "temporal", "number", wrong_answers)
+        yield Fact(
+            key=key,
+            stay=number,
+            place=place,
+            sentence=sentence,
+            answer=answer,
+            ask=ask,
+            category="temporal",
+            about="number",
+            wrong_answers=wrong_answers,
+        )
 
 
 def _imaging_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws) -> Iterator[Fact]:
@@ -199,13 +231,33 @@ def _imaging_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws)
     sentence, answer, wrong_answers = fill_statement(draws, template)
     ask = f"What was measured on the {condition.study} of {name}?"
     place, category = "radiology", "specific-fact"
-    yield Fact(f"found:{stay.number}", stay.number, place, sentence, answer, ask, category, "number", wrong_answers)
+    yield Fact(
+        key=f"found:{stay.number}",
+        stay=stay.number,
+        place=place,
+        sentence=sentence,
+        answer=answer,
+        ask=ask,
+        category=category,
+        about="number",
+        wrong_answers=wrong_answers,
+    )
     finding = condition.ruled_out
     denial = f"No evidence of {finding}"
     sentence = f"{denial} on the study of {day}."
     ask = f"What does the report of the {condition.study} of {name} say of {finding}?"
     wrong_answers = (f"There is {finding}", f"Possible {finding}", f"{finding}, improved")
-    yield Fact(f"denied:{stay.number}", stay.number, place, sentence, denial, ask, category, "negation", wrong_answers)
+    yield Fact(
+        key=f"denied:{stay.number}",
+        stay=stay.number,
+        place=place,
+        sentence=sentence,
+        answer=denial,
+        ask=ask,
+        category=category,
+        about="negation",
+        wrong_answers=wrong_answers,
+    )
 
 
 def _course_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws) -> Iterator[Fact]:
@@ -218,13 +270,33 @@ def _course_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws) 
     cause, *rivals = causes
     sentence = f"{sentence_case(condition.complication)} on {day} was attributed to {cause}."
     ask = f"To what was {condition.complication} during {name} attributed?"
-    yield Fact(f"complication:{number}", number, "course", sentence, cause, ask, "cause-effect", "", tuple(rivals))
+    yield Fact(
+        key=f"complication:{number}",
+        stay=number,
+        place="course",
+        sentence=sentence,
+        answer=cause,
+        ask=ask,
+        category="cause-effect",
+        about="",
+        wrong_answers=tuple(rivals),
+    )
     units = f"{stay.units} unit{'s' if stay.units > 1 else ''} of packed red cells"
     other_counts = [item for item in range(2, 10) if item != stay.units]
     sentence = f"From {stay.day(0)} on {patient.words['he']} received {units}."
     ask = f"How much packed red cells did the patient receive during {name}?"
     wrong_answers = tuple(f"{item} units of packed red cells" for item in draws.sample(other_counts, 4))
-    yield Fact(f"units:{number}", number, "course", sentence, units, ask, "temporal", "number", wrong_answers)
+    yield Fact(
+        key=f"units:{number}",
+        stay=number,
+        place="course",
+        sentence=sentence,
+        answer=units,
+        ask=ask,
+        category="temporal",
+        about="number",
+        wrong_answers=wrong_answers,
+    )
 
 
 def _procedure_facts(patient: FictionalPatient, stay: FictionalStay, day: str, draws: Draws) -> Iterator[Fact]:
@@ -234,7 +306,17 @@ def _procedure_facts(patient: FictionalPatient, stay: FictionalStay, day: str, d
     ask = f"What was recorded of the {procedure} during {name}?"
     _, _, wrong_answers = fill_statement(draws, template, **patient.words)
     key = f"procedure:{number}"
-    yield Fact(key, number, "course", sentence, answer, ask, "specific-fact", "number", wrong_answers)
+    yield Fact(
+        key=key,
+        stay=number,
+        place="course",
+        sentence=sentence,
+        answer=answer,
+        ask=ask,
+        category="specific-fact",
+        about="number",
+        wrong_answers=wrong_answers,
+    )
     # No laboratory report contains fibrinogen, so nothing there contradicts these values.
     before = draws.integer(240, 420)
     after = before - draws.integer(20, 90)
@@ -246,7 +328,17 @@ def _procedure_facts(patient: FictionalPatient, stay: FictionalStay, day: str, d
         )
         ask = f"What was the fibrinogen {when.lower()} the {procedure} of {name}?"
         wrong_answers = tuple(item for item in values if item != value)
-        yield Fact(key, number, "course", sentence, value, ask, "temporal", "number", wrong_answers)
+        yield Fact(
+            key=key,
+            stay=number,
+            place="course",
+            sentence=sentence,
+            answer=value,
+            ask=ask,
+            category="temporal",
+            about="number",
+            wrong_answers=wrong_answers,
+        )
 
 
 def _medication_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws) -> Iterator[Fact]:
@@ -257,7 +349,15 @@ def _medication_facts(patient: FictionalPatient, stay: FictionalStay, draws: Dra
         ask = f"On which dose of {drug} was the patient discharged from {name}?"
         wrong_answers = tuple(item for item in (*drugs()[drug].doses, "stopped at discharge") if item != dose)
         yield Fact(
-            f"dose:{drug}:{number}", number, "medications", sentence, dose, ask, "temporal", "number", wrong_answers
+            key=f"dose:{drug}:{number}",
+            stay=number,
+            place="medications",
+            sentence=sentence,
+            answer=dose,
+            ask=ask,
+            category="temporal",
+            about="number",
+            wrong_answers=wrong_answers,
         )
     reasons = [drug.raised for drug in drugs().values()]
     for change in stay.changes:
@@ -269,7 +369,18 @@ def _medication_facts(patient: FictionalPatient, stay: FictionalStay, draws: Dra
         ask = f"Why was the dose of {drug} {verb} during {name}?"
         wrong_answers = without((opposite, *draws.sample(reasons, 4)), reason)
         key, category = f"change:{drug}:{number}", "cause-effect"
-        yield Fact(key, number, "course", sentence, reason, ask, category, "", wrong_answers, day)
+        yield Fact(
+            key=key,
+            stay=number,
+            place="course",
+            sentence=sentence,
+            answer=reason,
+            ask=ask,
+            category=category,
+            about="",
+            wrong_answers=wrong_answers,
+            day=day,
+        )
 
 
 def _discharge_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws) -> Iterator[Fact]:
@@ -282,7 +393,17 @@ def _discharge_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draw
     sentence = f"Primary ({stay.day(0)} to {day}): {diagnosis}"
     ask = f"What was the primary discharge diagnosis of {name}?"
     wrong_answers = tuple(item for item in (*islice(other_diagnoses, 4), *never_diagnosed) if item != diagnosis)
-    yield Fact(f"diagnosis:{number}", number, "diagnosis", sentence, diagnosis, ask, "temporal", "", wrong_answers)
+    yield Fact(
+        key=f"diagnosis:{number}",
+        stay=number,
+        place="diagnosis",
+        sentence=sentence,
+        answer=diagnosis,
+        ask=ask,
+        category="temporal",
+        about="",
+        wrong_answers=wrong_answers,
+    )
     visits = [f"{doctor} ({service}) in {{5..29}} days" for doctor in names["doctors"]]
     rows = [
         (
@@ -319,11 +440,31 @@ def _discharge_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draw
         sentence, answer, wrong_answers = fill_statement(draws, template, **words)
         alternatives = map(partial(draws.fill, **words), draws.sample(rivals, 5))
         wrong_answers = without((*wrong_answers, *alternatives), answer)
-        yield Fact(f"{kind}:{number}", number, place, sentence, answer, ask, category, "", wrong_answers)
+        yield Fact(
+            key=f"{kind}:{number}",
+            stay=number,
+            place=place,
+            sentence=sentence,
+            answer=answer,
+            ask=ask,
+            category=category,
+            about="",
+            wrong_answers=wrong_answers,
+        )
     advice = stay.condition.advice
     sentence, answer, wrong_answers = fill_statement(draws, f"From {day} on: {advice}.")
     ask = f'How does the instruction "{advice.partition(" [[")[0]} ..." given at discharge from {name} go on?'
-    yield Fact(f"advice:{number}", number, "instructions", sentence, answer, ask, category, "number", wrong_answers)
+    yield Fact(
+        key=f"advice:{number}",
+        stay=number,
+        place="instructions",
+        sentence=sentence,
+        answer=answer,
+        ask=ask,
+        category=category,
+        about="number",
+        wrong_answers=wrong_answers,
+    )
 
 
 def _value_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws) -> Iterator[Fact]:
@@ -344,7 +485,17 @@ def _value_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws) -
         key, number = f"trend:{name}:{stay.number}", stay.number
         sentence = f"{sentence_case(name)} went {answer} between {stay.day(0)} and {stay.day(stay.days)}."
         ask = f"How did the {name} change from the first to the last day of {stay_name(patient, stay)}?"
-        yield Fact(key, number, "results", sentence, answer, ask, "temporal", "trend", tuple(wrong_answers))
+        yield Fact(
+            key=key,
+            stay=number,
+            place="results",
+            sentence=sentence,
+            answer=answer,
+            ask=ask,
+            category="temporal",
+            about="trend",
+            wrong_answers=tuple(wrong_answers),
+        )
 
 
 def _value_fact(patient: FictionalPatient, stay: FictionalStay, lab: Lab, day: int, value: float, draws: Draws) -> Fact:
@@ -362,7 +513,17 @@ def _value_fact(patient: FictionalPatient, stay: FictionalStay, lab: Lab, day: i
     key, place = f"value:{lab.name}:{stay.number}:{day}", f"laboratory:{day}"
     sentence = f"{stay.day(day)} {lab.name:<22}{text:<16}[{lab.low:g}-{lab.high:g}] {flag}".strip()
     wrong_answers = without(alternatives, text)
-    return Fact(key, stay.number, place, sentence, text, ask, "temporal", "number", wrong_answers)
+    return Fact(
+        key=key,
+        stay=stay.number,
+        place=place,
+        sentence=sentence,
+        answer=text,
+        ask=ask,
+        category="temporal",
+        about="number",
+        wrong_answers=wrong_answers,
+    )
 
 
 _PARTS: dict[str, Callable[[FictionalPatient, FictionalStay, Draws], Iterator[Fact]]] = {

@@ -36,7 +36,7 @@ class DoseChange:
         return self.drug.raised if self.raised else self.drug.lowered
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FictionalStay:
     """One hospital stay, numbered from 1. Day 0 is the day of admission, day `days` that of discharge."""
 
@@ -65,7 +65,7 @@ class FictionalStay:
         return (self.admitted + timedelta(days=number)).date().isoformat()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FictionalPatient:
     """A patient with all stays in order of time."""
 
@@ -110,7 +110,13 @@ def draw_patient(draws: Draws, patient_id: str, days: tuple[int, ...]) -> Fictio
     name = f"{draws.pick(names['given'])} {draws.pick(names['family'])}"
     born = stays[0].admitted.year - draws.integer(47, 84)
     return FictionalPatient(
-        patient_id, name, female, born, draws.pick(names["allergies"]), tuple(chronic), tuple(stays)
+        id=patient_id,
+        name=name,
+        female=female,
+        born=born,
+        allergy=draws.pick(names["allergies"]),
+        chronic=tuple(chronic),
+        stays=tuple(stays),
     )
 
 

@@ -52,7 +52,7 @@ class NotePlan:
     slot: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FictionalNote:
     """A note as in the file. `time` is ISO to the minute; `encounter` is empty outside a stay."""
 
@@ -92,7 +92,9 @@ class NoteWriter:
         text, spans = extract_spans("\n".join(lines).strip())
         encounter = "" if plan.kind == "clinic" else f"{self._patient.id}-S{stay.number}"
         iso_time = time.isoformat(timespec="minutes")
-        return FictionalNote(note_id, KINDS[plan.kind], iso_time, encounter, stay, text, spans)
+        return FictionalNote(
+            id=note_id, kind=KINDS[plan.kind], time=iso_time, encounter=encounter, stay=stay, text=text, spans=spans
+        )
 
 
 def _draw_time(plan: NotePlan, stay: FictionalStay, draws: Draws) -> datetime:

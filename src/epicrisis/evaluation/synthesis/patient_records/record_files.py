@@ -49,7 +49,7 @@ _SCRATCH_PREFIX = ".records-"
 COLUMNS = ("subject_id", "hadm_id", "note_id", "charttime", "note_type", "text", "admittime", "dischtime")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordSummary:
     """The sizes of one record in the folder."""
 
@@ -140,8 +140,17 @@ def _write_files(
                 questions_file.write(f"{_question_line(question)}\n")
                 kinds[question.question.category] += 1
                 choices += bool(question.question.options)
-            sizes = len(record.patient.stays), len(record.notes), record.characters, record.tokens, len(questions)
-            summaries.append(RecordSummary(record.patient.id, *sizes, entries.add(record, draws)))
+            summaries.append(
+                RecordSummary(
+                    patient=record.patient.id,
+                    stays=len(record.patient.stays),
+                    notes=len(record.notes),
+                    characters=record.characters,
+                    tokens=record.tokens,
+                    questions=len(questions),
+                    entries=entries.add(record, draws),
+                )
+            )
     counts = ", ".join(f"{kinds[category]} {category}" for category in CATEGORIES)
     text = _README_TEMPLATE.format(patients=patients, seed=seed, kinds=counts)
     (folder / README).write_text(text, encoding="utf-8", newline="\n")

@@ -41,7 +41,7 @@ class RecordQuestion:
     """Mean place of the evidence in the record, 0 to 1 by characters; None without evidence."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _QuestionIdea:
     """A question before it has a form: the facts with the answer, and wrong answers."""
 
@@ -190,17 +190,25 @@ def _ideas(record: FictionalRecord, evidence: _RecordEvidence, draws: Draws) -> 
         # Negations are asked as words of a note here; `_negation_ideas` asks them as choices.
         forms = ("extractive", "open") if fact.about == "negation" else FORMS
         keys, wrong_answers = (fact.key,), fact.wrong_answers
-        yield _QuestionIdea(fact.ask, fact.answer, fact.category, keys, wrong_answers, fact.about, forms=forms)
+        yield _QuestionIdea(
+            ask=fact.ask,
+            gold=fact.answer,
+            category=fact.category,
+            keys=keys,
+            wrong_answers=wrong_answers,
+            about=fact.about,
+            forms=forms,
+        )
     yield from _negation_ideas(record, facts)
     yield from _terminology_ideas(record, facts)
     yield from _holistic_ideas(record, facts, draws)
     for topic in unanswered_topics():
         if not any(topic.word.casefold() in text.casefold() for text in evidence.texts.values()):
-            yield _QuestionIdea(topic.ask, "", "absence", (), topic.options)
+            yield _QuestionIdea(ask=topic.ask, gold="", category="absence", keys=(), wrong_answers=topic.options)
     names = [stay.condition.name for stay in record.patient.stays]
     others = ("acute appendicitis", "spontaneous pneumothorax", "heat stroke", "carbon monoxide poisoning")
     ask = f"What was the primary discharge diagnosis of admission number {len(names) + 1}?"
-    yield _QuestionIdea(ask, "", "absence", (), (*names, *others))
+    yield _QuestionIdea(ask=ask, gold="", category="absence", keys=(), wrong_answers=(*names, *others))
 
 
 def _negation_ideas(record: FictionalRecord, facts: Mapping[str, Fact]) -> Iterator[_QuestionIdea]:
@@ -209,12 +217,12 @@ def _negation_ideas(record: FictionalRecord, facts: Mapping[str, Fact]) -> Itera
         others = [facts[f"found:{stay.number}"].answer, condition.name, condition.complaint]
         others += [other.condition.name for other in record.patient.stays if other != stay]
         yield _QuestionIdea(
-            f"Which of these did the {condition.study} of {stay_name(record.patient, stay)} rule out?",
-            condition.ruled_out,
-            fact.category,
-            (fact.key,),
-            tuple(others[:4]),
-            "negation",
+            ask=f"Which of these did the {condition.study} of {stay_name(record.patient, stay)} rule out?",
+            gold=condition.ruled_out,
+            category=fact.category,
+            keys=(fact.key,),
+            wrong_answers=tuple(others[:4]),
+            about="negation",
             forms=("choice",),
         )
 
@@ -226,13 +234,23 @@ def _terminology_ideas(record: FictionalRecord, facts: Mapping[str, Fact]) -> It
     for condition, _ in record.patient.chronic:
         short, keys = condition.abbreviation, (f"history:{condition.abbreviation}",)
         ask = f"Which abbreviation stands for {condition.lay} in the past medical history?"
-        yield _QuestionIdea(ask, short, category, keys, abbreviations)
+        yield _QuestionIdea(ask=ask, gold=short, category=category, keys=keys, wrong_answers=abbreviations)
         ask, also = f'What does "{short}" in the past medical history mean?', (condition.lay,)
-        yield _QuestionIdea(ask, condition.name, category, keys, all_names, also=also, forms=_NOT_EXTRACTIVE)
+        yield _QuestionIdea(
+            ask=ask,
+            gold=condition.name,
+            category=category,
+            keys=keys,
+            wrong_answers=all_names,
+            also=also,
+            forms=_NOT_EXTRACTIVE,
+        )
     for stay in record.patient.stays:
         fact, name = facts[f"diagnosis:{stay.number}"], stay_name(record.patient, stay)
         ask = f'By which medical name does the discharge summary of {name} call "{stay.condition.lay}"?'
-        yield _QuestionIdea(ask, fact.answer, category, (fact.key,), fact.wrong_answers)
+        yield _QuestionIdea(
+            ask=ask, gold=fact.answer, category=category, keys=(fact.key,), wrong_answers=fact.wrong_answers
+        )
 
 
 def _holistic_ideas(record: FictionalRecord, facts: Mapping[str, Fact], draws: Draws) -> Iterator[_QuestionIdea]:
@@ -247,13 +265,31 @@ def _holistic_ideas(record: FictionalRecord, facts: Mapping[str, Fact], draws: D
     ask = "How many hospital admissions does the record describe?"
     wrong_answers = tuple(map(str, filter(None, (n + 1, n + 2, n + 3, n - 1))))
     also = (f"{n} admissions" if n > 1 else "one admission",)
-    yield _QuestionIdea(ask, str(n), category, diagnosis_keys, wrong_answers, about, also, _NOT_EXTRACTIVE)
+    yield _QuestionIdea(
+        ask=ask,
+        gold=str(n),
+        category=category,
+        keys=diagnosis_keys,
+        wrong_answers=wrong_answers,
+        about=about,
+        also=also,
+        forms=_NOT_EXTRACTIVE,
+    )
     counts = [stay.units for stay in stays]
     total = sum(counts)
     ask = "How many units of packed red cells did the patient receive over all admissions together?"
     wrong_answers = tuple(f"{total + step} units" for step in (1, 2, 4, 7))
     also = (str(total),)
-    yield _QuestionIdea(ask, f"{total} units", category, units_keys, wrong_answers, about, also, _NOT_EXTRACTIVE)
+    yield _QuestionIdea(
+        ask=ask,
+        gold=f"{total} units",
+        category=category,
+        keys=units_keys,
+        wrong_answers=wrong_answers,
+        about=about,
+        also=also,
+        forms=_NOT_EXTRACTIVE,
+    )
     if n == 1:
         return
     if counts.count(max(counts)) == 1:
@@ -261,7 +297,9 @@ def _holistic_ideas(record: FictionalRecord, facts: Mapping[str, Fact], draws: D
         ask = "What is the largest amount of packed red cells that the patient received in one admission?"
         gold = amounts[counts.index(max(counts))]
         wrong_answers = (*amounts, *(f"{item} units of packed red cells" for item in (10, 11, 12)))
-        yield _QuestionIdea(ask, gold, category, units_keys, wrong_answers, about)
+        yield _QuestionIdea(
+            ask=ask, gold=gold, category=category, keys=units_keys, wrong_answers=wrong_answers, about=about
+        )
     names = [facts[key].answer for key in diagnosis_keys]
     wrong_answers = (*names, *facts[diagnosis_keys[0]].wrong_answers)
     lengths = [stay.days for stay in stays]
@@ -269,7 +307,14 @@ def _holistic_ideas(record: FictionalRecord, facts: Mapping[str, Fact], draws: D
         if lengths.count(extreme) == 1:
             gold = stays[lengths.index(extreme)].condition.name
             ask = f"What was the primary discharge diagnosis of the {superlative} of all admissions?"
-            yield _QuestionIdea(ask, gold, "holistic", diagnosis_keys, wrong_answers, "number")
+            yield _QuestionIdea(
+                ask=ask,
+                gold=gold,
+                category="holistic",
+                keys=diagnosis_keys,
+                wrong_answers=wrong_answers,
+                about="number",
+            )
     yield from _order_ideas(record, diagnosis_keys, names, draws)
 
 
@@ -287,12 +332,12 @@ def _order_ideas(
             orders = [draws.shuffle(steps) for _ in range(8)]
             wrong_orders = (*orders, steps[1:], steps[:-1], [*steps, steps[0]])
             yield _QuestionIdea(
-                f"Which were the {kind}, in order of time?",
-                "; then ".join(steps),
-                "holistic",
-                keys,
-                tuple("; then ".join(order) for order in wrong_orders),
-                "order",
-                ("; ".join(steps),),
-                _NOT_EXTRACTIVE,
+                ask=f"Which were the {kind}, in order of time?",
+                gold="; then ".join(steps),
+                category="holistic",
+                keys=keys,
+                wrong_answers=tuple("; then ".join(order) for order in wrong_orders),
+                about="order",
+                also=("; ".join(steps),),
+                forms=_NOT_EXTRACTIVE,
             )

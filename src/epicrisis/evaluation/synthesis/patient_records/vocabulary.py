@@ -13,7 +13,7 @@ from typing import Any
 PACKAGE = "epicrisis.evaluation.synthesis.patient_records"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AcuteCondition:
     """A reason for admission. Texts may contain slots (`Draws.fill`) and one `[[answer]]`."""
 
@@ -58,7 +58,7 @@ class Drug:
     raised: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lab:
     """A laboratory test with its unit, its normal range, and typical values of an ill and a recovered patient."""
 
@@ -125,7 +125,9 @@ def drugs() -> Mapping[str, Drug]:
 @cache
 def labs() -> Mapping[str, Lab]:
     """Return the laboratory tests by name."""
-    return {name: Lab(name, *row) for name, row in read_table("drugs")["labs"].items()}
+    columns = ("unit", "low", "high", "decimals", "ill", "better")
+    rows = read_table("drugs")["labs"].items()
+    return {name: Lab(name=name, **dict(zip(columns, row, strict=True))) for name, row in rows}
 
 
 @cache

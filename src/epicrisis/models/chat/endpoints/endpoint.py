@@ -22,7 +22,7 @@ _REGION = re.compile(r"[a-z]{2}(?:-[a-z]+)+-\d+")
 _REMEDY = "write http://HOST:PORT/v1#MODEL"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
     """A parsed address. Only `query` and `login` may contain secrets; its representation leaves them out."""
 
@@ -78,7 +78,9 @@ def parse_endpoint(address: str) -> Endpoint:
             raise ModelMissing("bedrock:// needs an AWS region: write bedrock://us-east-1#MODEL")
         domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
         origin = f"https://bedrock-runtime.{region}.{domain}"
-        return Endpoint("bedrock", f"{origin}/openai/v1", origin, local=False, model=model, region=region)
+        return Endpoint(
+            kind="bedrock", base_url=f"{origin}/openai/v1", host=origin, local=False, model=model, region=region
+        )
     if parts.scheme not in ("http", "https") or not host:
         raise ModelMissing(f"the URL of the model has no host, or its scheme is not http or https: {_REMEDY}")
     path = parts.path.rstrip("/").removesuffix("/chat/completions")

@@ -163,7 +163,7 @@ class Completion(BaseModel):
         return self.choices[0] if self.choices else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompletedReply:
     """A reply that has ended. `usage` is unchecked JSON; `finish` is empty if the endpoint gave no reason."""
 
@@ -190,7 +190,7 @@ def read_whole_reply(raw: object, request: ChatRequest, host: str) -> CompletedR
     """Read a reply that was not streamed. Raise ErrorInReply for an error instead of a reply."""
     completion = Completion.model_validate(raw)
     choice = completion.get_choice()
-    empty = CompletedReply("", "", "", completion.model, completion.usage)
+    empty = CompletedReply(text="", thinking="", finish="", model=completion.model, usage=completion.usage)
     if choice is None or (message := choice.message) is None:
         return replace(empty, flaw=f"{host} sent a reply without a choice: is it a chat endpoint?")
     raw_text, raw_thinking = message.text, message.thinking
@@ -261,7 +261,7 @@ class _StreamReader:
         self._half = ""
         """The first half of a surrogate pair; its second half may be in the next event."""
         self._text_characters = self._thinking_characters = 0
-        self._reply = CompletedReply("", "", "", None, None)
+        self._reply = CompletedReply(text="", thinking="", finish="", model=None, usage=None)
 
     def add(self, event: Completion) -> bool:
         """Add an event. Return whether it brought any progress."""
