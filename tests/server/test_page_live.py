@@ -11,7 +11,7 @@ import pytest
 
 from epicrisis.answering.reply_parsing import AnswerFormat
 from epicrisis.answering.reply_stream import ReplyStream
-from epicrisis.core.answers import Notice, TextDelta
+from epicrisis.core.answers import Notice, Quotation, TextDelta
 from epicrisis.core.protocols import ChatReply, ChatRequest, DeltaCallback
 from epicrisis.server.app import create_app
 from epicrisis.server.page.live import LiveAnswer
@@ -73,6 +73,38 @@ def test_open_answer_streams_first_claim_as_verdict_and_others_below_it(tmp_path
     # One claim is complete before the next one begins, and each piece is a few words of it.
     assert text.index('id="live-claim-1"') < text.index('hx-target="#live-claim-1"') < text.index('id="live-claim-2"')
     assert len([piece for piece in PARTIAL.findall(text) if piece[0] == "live-verdict"]) >= 3
+
+
+@pytest.mark.slow
+def test_each_claim_comes_with_the_sentences_it_names_before_the_next_begins(tmp_path: Path) -> None:
+    text = stream(tmp_path, ScriptedModel(claim))
+    live = text.partition('class="answer"')[0]
+    held = shown(text)
+    sentences = [re.findall(r"<q>(.*?)</q> <cite>(.*?)</cite>", held[name]) for name in ("live-named", "live-named-1")]
+    assert [len(named) for named in sentences] == [1, 1]
+    assert sentences[0] != sentences[1]
+    assert all(quoted and title for ((quoted, title),) in sentences)
+    assert live.index('hx-target="#live-named"') < live.index('id="live-claim-1"')
+    assert live.index('hx-target="#live-named-1"') < live.index('id="live-claim-2"')
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_sentences_of_a_claim_are_those_that_its_numbers_name(size: int) -> None:
+    offered = [Quotation(f"d{n}#0", f"Sentence {n}.", 0, 11) for n in range(1, 12)]
+    claims = [
+        {"text": 'It says "sentences": [3].', "sentences": [11, 1, 11]},
+        {"text": "None.", "sentences": []},
+        {"text": "Another.", "sentences": ["s2", 12]},
+    ]
+    reply = json.dumps({"result": {"found": True, "claims": claims}})
+    reader = ReplyStream("rag", AnswerFormat({}, sentences=11), str, offered)
+    deltas = [delta for at in range(0, len(reply), size) for delta in reader.feed(reply[at : at + size])]
+    named = {
+        delta.claim: [offered.index(quotation) + 1 for quotation in delta.quotations]
+        for delta in deltas
+        if delta.quotations
+    }
+    assert named == {0: [11, 1], 2: [2]}
 
 
 @pytest.mark.slow

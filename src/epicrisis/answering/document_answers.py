@@ -137,7 +137,7 @@ async def answer_from_documents(
 ) -> Answer:
     """Return the answer from one prompt with all these passages. Raises ChatError and Unreadable."""
     if not passages:
-        return Answer(question, strategy, "abstained", failure=NOTHING_RETRIEVED)
+        return Answer(question=question, strategy=strategy, state="abstained", failure=NOTHING_RETRIEVED)
     request = await build_documents_request(question, context, passages)
     sentences = request.sentences
     context.emit(AnswerStarted("rag", len(passages), len(sentences.quotations), sentences.selected_by))
@@ -147,7 +147,9 @@ async def answer_from_documents(
             f"{count_noun(n, 'passage')} {agree(n, 'does', 'do')} not fit the model's window: take fewer (-k), a "
             "model with a larger window, or --strategy brief-context"
         )
-    reply = await context.ask("writer", "rag", request.prompt, request.reply_format, stream=True)
+    reply = await context.ask(
+        "writer", "rag", request.prompt, request.reply_format, stream=True, offered=sentences.quotations
+    )
     claims = await cite_reply(context, "rag", request, reply)
     return conclude_from_documents(question, context, strategy, reply, claims, passages)
 
@@ -183,7 +185,14 @@ def conclude_from_documents(
             _, citations, cited = cite_claims([(quotation.text, (quotation,))], passages)
             # The words of the document as they are, also if they resemble a marker.
             claim = replace(cited[0], text=quotation.text)
-            return Answer(question, strategy, "answered", text=quotation.text, citations=citations, claims=(claim,))
+            return Answer(
+                question=question,
+                strategy=strategy,
+                state="answered",
+                text=quotation.text,
+                citations=citations,
+                claims=(claim,),
+            )
     raise Unreadable("the documents contain none of the words that the reply names")
 
 
@@ -199,12 +208,20 @@ def conclude(
     Without documents the answer has no claims, and its text is that of the reply.
     """
     if not reply.has_answer:
-        return Answer(question, strategy, "abstained", text=reply.text)
+        return Answer(question=question, strategy=strategy, state="abstained", text=reply.text)
     if not claims:
         text, _ = cite(reply.text, (), ())
-        return Answer(question, strategy, "answered", text=text, choice=reply.choice)
+        return Answer(question=question, strategy=strategy, state="answered", text=text, choice=reply.choice)
     text, citations, cited = cite_claims([(claim.text, claim.quotations) for claim in claims], passages)
-    return Answer(question, strategy, "answered", text=text, choice=reply.choice, citations=citations, claims=cited)
+    return Answer(
+        question=question,
+        strategy=strategy,
+        state="answered",
+        text=text,
+        choice=reply.choice,
+        citations=citations,
+        claims=cited,
+    )
 
 
 def list_quotations(claims: Sequence[CitedText]) -> tuple[Quotation, ...]:
@@ -263,7 +280,7 @@ class SpanFormat:
         for number in numbers:
             quotation = locate_span(span, self.passages[number - 1])
             if quotation.verified:
-                return ParsedReply(True, quotation.text, quotes=((number, quotation.text),))
+                return ParsedReply(has_answer=True, text=quotation.text, quotes=((number, quotation.text),))
         raise Unreadable("the document that the reply names does not contain the words that the reply copies")
 
     def _read_claim(self, claims: object) -> tuple[object, list[object]]:

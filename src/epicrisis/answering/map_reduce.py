@@ -121,17 +121,19 @@ async def _map_part(
             first_half, second_half = [await build_documents_request(question, context, half, "map") for half in halves]
             partials = await _map_part(question, context, number, first_half, numbers)
             return partials + await _map_part(question, context, next(numbers), second_half, numbers)
-        partial = PartialAnswer(number, ids, get_failed_state(error), failure=make_failure(error))
+        partial = PartialAnswer(
+            partition=number, passages=ids, state=get_failed_state(error), failure=make_failure(error)
+        )
     else:
         state: Literal["relevant", "nothing"] = "relevant" if reply.has_answer else "nothing"
         quotations = list_quotations(await cite_reply(context, stage, request, reply))
         partial = PartialAnswer(
-            number,
-            ids,
-            state,
-            reply.text,
-            reply.choice,
-            quotations,
+            partition=number,
+            passages=ids,
+            state=state,
+            text=reply.text,
+            choice=reply.choice,
+            quotations=quotations,
             rationale=reply.rationale,
             confidence=reply.confidence,
         )
@@ -148,7 +150,9 @@ async def _reduce(
     findings = [partial for partial in partials if partial.state == "relevant"]
     paper_prompts = _find_paper_prompts(question, context)
     if not findings and not unread and paper_prompts is None:
-        return Answer(question, NAME, "abstained", text="None of the passages bears on the question.")
+        return Answer(
+            question=question, strategy=NAME, state="abstained", text="None of the passages bears on the question."
+        )
     if findings or not unread:
         passages_by_id = {passage.id: passage for passage in passages}
         try:
@@ -159,7 +163,7 @@ async def _reduce(
             return make_unanswered(question, NAME, error)
     # An unread part may hold the answer.
     state, failure = make_unread_failure(partials, "no other answers the question")
-    return Answer(question, NAME, state, failure=failure)
+    return Answer(question=question, strategy=NAME, state=state, failure=failure)
 
 
 def _find_paper_prompts(question: Question, context: Context) -> MapReducePrompts | None:
@@ -189,7 +193,9 @@ async def _sum_up(
     if await context.fits("reduce", prompt, reply_format):
         context.emit(AnswerStarted("reduce", len(findings), len(sentences.quotations)))
         try:
-            reply = await context.ask("reduce", "reduce", prompt, reply_format, stream=True)
+            reply = await context.ask(
+                "reduce", "reduce", prompt, reply_format, stream=True, offered=sentences.quotations
+            )
         except ContextOverflow:
             if len(findings) <= 2:
                 raise

@@ -1,15 +1,21 @@
-"""What a reply says while it arrives: the text of each claim, and the option it names. Nothing of it is checked yet."""
+"""What a reply says while it arrives: the text of each claim, the sentences it names, and the option it names.
+
+Nothing of it is checked yet.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pydantic_core import from_json
 
 from epicrisis.answering.reply_parsing import ANSWER, CLAIM_TEXT, AnswerFormat, TextStream
-from epicrisis.core.answers import TextDelta
+from epicrisis.core.answers import Quotation, TextDelta
 from epicrisis.core.printable import replace_surrogates
 
+_NAMED = re.compile(r'"sentences"\s*+:\s*+\[([^\]]*+)\]')
+"""The numbers that a claim names. No text of a JSON document holds a quotation mark without a stroke before it."""
 MAX_CHOICE_READINGS = 100
 """How often an incomplete reply is parsed for its choice. A reply that goes on for longer states it in no event."""
 
@@ -21,7 +27,10 @@ class ReplyStream:
     The text comes from `TextStream`, which takes linear time and replaces half characters.
     """
 
-    def __init__(self, stage: str, reply_format: object, clean: Callable[[str], str]) -> None:
+    def __init__(
+        self, stage: str, reply_format: object, clean: Callable[[str], str], offered: Sequence[Quotation] = ()
+    ) -> None:
+        """`offered`: the sentences that a claim names by their numbers, from 1."""
         form = reply_format if isinstance(reply_format, AnswerFormat) else AnswerFormat({})
         self._stage = stage
         self._clean = clean
@@ -29,21 +38,36 @@ class ReplyStream:
         self._letters: dict[str, str] = {}
         for letter, words in form.options.items():
             self._letters.setdefault(words.strip() if form.by_words else letter, letter)
+        self._offered = offered if form.has_claims else ()
+        self._claims = 0
+        self._named_until = 0
         self._received = ""
         self._readings = MAX_CHOICE_READINGS if form.options else 0
 
     def feed(self, piece: str) -> list[TextDelta]:
-        """Return the new text by claim, and the choice once it is complete."""
+        """Return the new text by claim, and the sentences of a claim and the choice once they are complete."""
         deltas: list[TextDelta] = []
         for claim, text in self._text.feed_fields(piece):
             deltas.append(TextDelta(self._stage, self._clean(text), claim))
-        self._received += piece if self._readings else ""
+        self._received += piece
+        if self._offered and "]" in piece:
+            deltas += self._read_named()
         if self._readings and '"choice"' in self._received:
             self._readings -= 1
             if choice := self._read_choice():
                 self._readings = 0
                 deltas.append(TextDelta(self._stage, "", choice=choice))
         return deltas
+
+    def _read_named(self) -> Iterator[TextDelta]:
+        """Yield the sentences of each claim whose numbers are complete. Numbers that were not offered are left out."""
+        for named in _NAMED.finditer(self._received, self._named_until):
+            self._named_until = named.end()
+            numbers = dict.fromkeys(map(int, re.findall(r"[0-9]{1,4}", named[1])))
+            quotations = tuple(self._offered[n - 1] for n in numbers if 0 < n <= len(self._offered))
+            if quotations:
+                yield TextDelta(self._stage, "", self._claims, quotations=quotations)
+            self._claims += 1
 
     def _read_choice(self) -> str | None:
         """Return the letter of the option that the reply names, or None while the reply does not name one."""

@@ -12,7 +12,7 @@ from epicrisis.answering.defence import Defence
 from epicrisis.answering.paper_prompts import MapReducePrompts, PaperPrompts
 from epicrisis.answering.reply_stream import ReplyStream
 from epicrisis.answering.structured_request import ReplyFormat, Sampling, Unreadable, fits_window, request_structured
-from epicrisis.core.answers import Answer, Event, Failure, ModelCalled, Notice, PartialAnswer, Usage
+from epicrisis.core.answers import Answer, Event, Failure, ModelCalled, Notice, PartialAnswer, Quotation, Usage
 from epicrisis.core.errors import (
     ChatError,
     ContextOverflow,
@@ -162,20 +162,22 @@ class Context:
         stream: bool = False,
         sampling: Sampling | None = None,
         sample: int = 0,
+        offered: Sequence[Quotation] = (),
     ) -> T:
         """Send a prompt to the model of a role and return the value of the reply, as `request_structured` does.
 
         `sampling` replaces the role's parameters, and `sample` distinguishes draws of one prompt. With `stream` the
-        text of the reply's `answer` or claims and its choice are emitted while they arrive.
+        text of the reply's `answer` or claims, the `offered` sentences that they name and its choice are emitted while
+        they arrive.
         """
         shown_format = reply_format
-        reply_stream = ReplyStream(stage, shown_format, self.defence.remove_marks)
+        reply_stream = ReplyStream(stage, shown_format, self.defence.remove_marks, offered)
         prompt, reply_format = self.defence.protect_prompt(prompt), self.defence.protect_format(reply_format, role)
 
         def on_delta(piece: str | None) -> None:
             nonlocal reply_stream
             if piece is None:
-                reply_stream = ReplyStream(stage, shown_format, self.defence.remove_marks)
+                reply_stream = ReplyStream(stage, shown_format, self.defence.remove_marks, offered)
                 message = f"{stage}: the reply broke off and starts again; discard the text so far"
                 self.emit(Notice("restarted", message))
                 return
@@ -203,14 +205,14 @@ class Context:
         def record_call(finish_reason: str, usage: Usage) -> None:
             self.emit(
                 ModelCalled(
-                    stage,
-                    model.name,
-                    prompt.sha256,
-                    prompt.template,
-                    request.seed,
-                    request.sample,
-                    finish_reason,
-                    usage,
+                    stage=stage,
+                    model=model.name,
+                    prompt_sha256=prompt.sha256,
+                    template=prompt.template,
+                    seed=request.seed,
+                    sample=request.sample,
+                    finish_reason=finish_reason,
+                    usage=usage,
                     at=time.time(),
                 )
             )
@@ -316,4 +318,4 @@ def make_failure(error: ChatError | Unreadable) -> Failure:
 def make_unanswered(question: Question, strategy: str, error: ChatError | Unreadable) -> Answer:
     """Return the answer to a question whose last call failed, was unreadable or exceeded the model's window."""
     state: AnswerState = "over-window" if isinstance(error, ContextOverflow) else get_failed_state(error)
-    return Answer(question, strategy, state, failure=make_failure(error))
+    return Answer(question=question, strategy=strategy, state=state, failure=make_failure(error))

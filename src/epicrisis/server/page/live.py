@@ -1,8 +1,8 @@
 """A question while it is answered, as pieces of HTML that are sent as server-sent events.
 
-The first piece replaces the answer on the page. The next ones add steps, and the verdict and claims of the reply as
-they arrive, marked as not checked. The last one is the whole answer. htmx reads them (`hx-sse`); `<hx-partial>` names
-the element that a piece goes to.
+The first piece replaces the answer on the page. The next ones add steps, and the verdict and claims of the reply with
+the sentences that they name as they arrive, marked as not checked. The last one is the whole answer. htmx reads them
+(`hx-sse`); `<hx-partial>` names the element that a piece goes to.
 """
 
 from __future__ import annotations
@@ -20,19 +20,26 @@ from epicrisis.core.answers import (
     MapStarted,
     Notice,
     PreflightChecked,
+    Quotation,
     Retrieved,
     SentencesSelected,
     TextDelta,
     Voted,
 )
 from epicrisis.core.printable import printable
+from epicrisis.core.references import name_document
+from epicrisis.core.types import Passage
 from epicrisis.report.answer_content import QUIET_NOTICES
 from epicrisis.server.page.answer_view import AnswerPageView
 from epicrisis.server.page.plain_words import leave_out_command
 from epicrisis.server.page.rendering import render
 
 _PARTIAL = Markup('<hx-partial hx-target="#{}" hx-swap="{}">{}</hx-partial>')
-_CLAIM = Markup('<li><span id="live-claim-{}">{}</span> <span class="support">not checked yet</span></li>')
+_CLAIM = Markup(
+    '<li><span id="live-claim-{0}">{1}</span> <span class="support">not checked yet</span>'
+    '<div class="named" id="live-named-{0}"></div></li>'
+)
+_NAMED = Markup('<p class="quote"><q>{}</q> <cite>{}</cite></p>')
 _STATES = {
     "relevant": "found evidence",
     "nothing": "found nothing relevant",
@@ -65,6 +72,7 @@ class LiveAnswer:
         self._words = words
         self._phase = SEARCHING
         self._claims = 0
+        self._passages: dict[str, Passage] = {}
 
     def render_start(self) -> str:
         """Return the part without steps. `words` of a follow-up question are shown until it is completed."""
@@ -76,6 +84,8 @@ class LiveAnswer:
         """Return the pieces of HTML for one event, or an empty text for an event without one."""
         if isinstance(event, TextDelta):
             return self._add_reply(event)
+        if isinstance(event, Retrieved):
+            self._passages.update((hit.passage.id, hit.passage) for hit in event.ranking.hits)
         pieces: list[str] = []
         if isinstance(event, Notice) and event.kind in _DISCARDED:
             pieces += self._discard_reply()
@@ -99,10 +109,14 @@ class LiveAnswer:
         if event.choice is not None:
             choice = f"{event.choice}. {self._options.get(event.choice, '')}"
             pieces.append(_PARTIAL.format("live-verdict", "innerHTML", printable(choice)))
-        if not event.text:
-            return "".join(pieces)
         # A question with options has the chosen one as its verdict, others the first claim, as the answer has.
         claim = event.claim if self._options else event.claim - 1
+        if event.quotations:
+            target = "live-named" if claim < 0 else f"live-named-{claim + 1}"
+            named = Markup("").join(map(self._name_sentence, event.quotations))
+            pieces.append(_PARTIAL.format(target, "innerHTML", named))
+        if not event.text:
+            return "".join(pieces)
         text = escape(printable(event.text, lines=True))
         if claim < self._claims:
             target = "live-verdict" if claim < 0 else f"live-claim-{claim + 1}"
@@ -114,10 +128,16 @@ class LiveAnswer:
             pieces.append(_PARTIAL.format("live-claims", "beforeend", _CLAIM.format(self._claims, first_words)))
         return "".join(pieces)
 
+    def _name_sentence(self, quotation: Quotation) -> Markup:
+        """Return a sentence that a claim names, with the name and year of its document."""
+        passage = self._passages.get(quotation.passage_id)
+        facts = () if passage is None else (name_document(passage.title, passage.document_id), (passage.date or "")[:4])
+        return _NAMED.format(printable(quotation.text), printable(", ".join(filter(None, facts))))
+
     def _discard_reply(self) -> list[str]:
         """Return the pieces that remove the reply so far."""
         self._claims = 0
-        return [_PARTIAL.format(name, "innerHTML", "") for name in ("live-verdict", "live-claims")]
+        return [_PARTIAL.format(name, "innerHTML", "") for name in ("live-verdict", "live-named", "live-claims")]
 
 
 def _find_phase(event: Event) -> str:
