@@ -8,9 +8,10 @@ The server is the real command in a process of its own, over the demo's library 
 another process on loopback: an OpenAI-compatible endpoint that waits, then streams a reply word by word, so that the
 time of a reply is known. Clients, server and model share the machine, so their work is part of every figure.
 
-Each question carries a number that the reply must repeat. Overhead is the time of a question minus the fixed time of
-the model. The same clients also ask the model directly: that overhead is not the server's. Memory and CPU seconds are
-those of the server, from /proc.
+Each question carries a number; the stream of its answer must name it, and no other. Overhead is the time of a question
+minus the fixed time of the model. The same clients also ask the model directly, and through a bare FastAPI that
+searches nothing and passes the reply on: that overhead is the clients' own, and the interpreter's. Memory and CPU
+seconds are those of the server, from /proc.
 """
 
 from __future__ import annotations
@@ -27,23 +28,28 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tests.support.faults import build_reply, build_success, read_prompt
+import httpx2
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import StreamingResponse
+
+from tests.support.faults import build_reply, build_success
 from tests.support.replies import schema_reply
 
 ROOT = Path(__file__).resolve().parent.parent
 PHASES = ("load", "pages", "disconnect", "memory")
 CASE = re.compile(r"[Cc]ase (\d{7})")
-PLAIN_REPLY = "It is as the documents say."
+PLAIN_REPLY = "It is so."
 REPLY = (
-    "In case {}, the cited trial reports the result that the quoted sentence of the document states, and nothing in "
-    "the other documents that were read says otherwise for patients like those of the trial."
+    "The trial reports the result that the sentence of the document states, and nothing in the other documents that "
+    "were read says otherwise for patients like those of the trial."
 )
 LENGTH = re.compile(r"(?i)\r\ncontent-length: *(\d+)")
 LINK = re.compile(rb'(?:src|href)="(/static/[^"]+)"')
@@ -53,7 +59,7 @@ QUESTIONS = (
     "Does low-dose aspirin lower the risk of preterm pre-eclampsia?",
     "Which infection causes most duodenal ulcers?",
     "Which drug lowers mortality in systolic heart failure?",
-    "Does early steroid treatment help in severe infection?",
+    "Does dexamethasone lower mortality in patients hospitalised with COVID-19?",
 )
 
 
@@ -178,10 +184,8 @@ async def send_reply(writer: asyncio.StreamWriter, body: Mapping[str, Any], repl
 
 
 def write_reply(body: Mapping[str, Any]) -> str:
-    """Return a reply that repeats the number of the question and quotes a document."""
-    case = CASE.search(read_prompt(body))
-    text = REPLY.format(case[1] if case else "unknown")
-    return schema_reply(body).replace(PLAIN_REPLY, text)
+    """Return a reply that names the first sentences."""
+    return schema_reply(body).replace(PLAIN_REPLY, REPLY)
 
 
 # -- the server -------------------------------------------------------------------------------------------------------
@@ -239,6 +243,40 @@ async def wait_until_ready(process: subprocess.Popen[bytes], port: int) -> None:
                 return
         await asyncio.sleep(0.1)
     raise SystemExit(f"the server did not start within {START_SECONDS:g} s")
+
+
+def _run_relay(pipe: Connection, model_url: str) -> None:
+    client = httpx2.AsyncClient(timeout=None, limits=httpx2.Limits(max_connections=None))
+    app = FastAPI()
+
+    @app.post("/v1/chat/completions")
+    async def relay(request: Request) -> StreamingResponse:
+        body = await request.json()
+
+        async def pieces() -> AsyncIterator[bytes]:
+            async with client.stream("POST", f"{model_url}/chat/completions", json=body) as response:
+                async for piece in response.aiter_bytes():
+                    yield piece
+
+        return StreamingResponse(pieces(), media_type="text/event-stream")
+
+    with socket.create_server(("127.0.0.1", 0), backlog=1024) as listening:
+        pipe.send(listening.getsockname()[1])
+        uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run([listening])
+
+
+@contextmanager
+def run_relay(model: ModelProcess) -> Iterator[int]:
+    """Run a bare FastAPI that passes the model's replies on, in a process of its own, and return its port."""
+    spawning = multiprocessing.get_context("spawn")
+    ours, theirs = spawning.Pipe()
+    process = spawning.Process(target=_run_relay, args=(theirs, model.url), daemon=True)
+    process.start()
+    try:
+        yield ours.recv()
+    finally:
+        process.terminate()
+        process.join()
 
 
 # -- clients ----------------------------------------------------------------------------------------------------------
@@ -324,8 +362,8 @@ def find_fault(reply: Reply, number: int) -> str | None:
     if name != "event: answered":
         return f"the stream ends with {name}"
     answer = json.loads(data)["answer"]
-    if answer["state"] != "answered" or f"case {number:07d}" not in answer["text"]:
-        return f"the answer has the state {answer['state']}"
+    if answer["state"] != "answered" or REPLY[:9] not in answer["text"]:
+        return f"the answer is {answer['state']}: {answer['text']}"
     return None if b"event: delta\n" in reply.body else "the text was not streamed"
 
 
@@ -399,18 +437,18 @@ async def measure_load(server: ServerProcess, model: ModelProcess, options: argp
     ]
 
 
-async def measure_bare(model: ModelProcess, options: argparse.Namespace) -> list[Row]:
-    """Return the overhead of the same clients that ask the model itself."""
+async def measure_bare(port: int, label: str, options: argparse.Namespace) -> list[Row]:
+    """Return the overhead of the same clients that ask the model at this port, itself or through a relay."""
 
     async def ask(number: int) -> Reply:
         messages = [{"role": "user", "content": build_question(number)}]
-        return await fetch(model.port, "/v1/chat/completions", {"messages": messages, "stream": True})
+        return await fetch(port, "/v1/chat/completions", {"messages": messages, "stream": True})
 
     seconds = min(options.seconds, 3 * (options.first + options.stream))
     outcomes = await drive(ask, find_bare_fault, options.clients, seconds, options.first + options.stream)
     if outcomes.faults:
         raise SystemExit(f"the model failed: {outcomes.faults[0]}")
-    return [("the same without a server, p50, p95, p99", describe_times(outcomes.overheads))]
+    return [(f"{label}, p50, p95, p99", describe_times(outcomes.overheads))]
 
 
 async def measure_pages(server: ServerProcess, _: ModelProcess, options: argparse.Namespace) -> list[Row]:
@@ -527,7 +565,9 @@ def main() -> None:
                         if phase in options.phases:
                             print_rows(asyncio.run(measure(server, model, options)))
                 if "load" in options.phases:
-                    print_rows(asyncio.run(measure_bare(model, options)))
+                    with run_relay(model) as port:
+                        print_rows(asyncio.run(measure_bare(port, "the same through a bare FastAPI", options)))
+                    print_rows(asyncio.run(measure_bare(model.port, "the same without a server", options)))
         if "memory" in options.phases:
             with run_model(ReplyTime(0.0, 0.0)) as model, run_server(library, folder, model, options) as server:
                 print_rows(asyncio.run(measure_memory(server, model, options)))
