@@ -10,7 +10,35 @@ from epicrisis.core.types import Document
 from epicrisis.corpus.reader_base import FileRemark
 from epicrisis.corpus.readers import read_sources
 from epicrisis.corpus.reference_entries import parse_references
+from epicrisis.corpus.tagged_records import begins_with_record
 
+ENDNOTE_FIELDS = """Reference Type:  Journal Article
+Record Number: 12
+Author: Doe, Jane B., Roe, C. and de la Poe, D.
+Year: 2019
+Title: Zinc for common colds:
+a randomised trial
+Journal: Journal of Colds
+Volume: 7
+Issue: 2
+Pages: 11-19
+Date: Mar 4
+DOI: 10.1234/colds.7
+Keywords: zinc
+common cold
+Abstract: BACKGROUND: Colds are common.
+RESULTS: The odds ratio was 0.51 (HR - 0.80, p < 0.01).
+Custom 1: 99
+Author Address: Clinic of Noses
+URL: https://example.org/zinc
+
+
+Reference Type: Book
+Author: World Health Organization
+Year: 2010
+Title: Colds of the world
+Abstract: All of them.
+"""
 WEB_OF_SCIENCE = """FN Clarivate Analytics Web of Science
 VR 1.0
 PT J
@@ -171,6 +199,18 @@ def test_text_file_with_records_is_an_export(text: str, tmp_path: Path) -> None:
         (tmp_path / "export.txt").write_text(text, encoding=encoding)
         documents = [item for item in read_sources([tmp_path / "export.txt"]) if isinstance(item, Document)]
         assert len(documents) == 2
+
+
+def test_fields_of_endnote_are_read_and_end_where_the_next_begins() -> None:
+    (article, book), faults = parse_references(ENDNOTE_FIELDS)
+    assert faults == []
+    assert article.title == "Zinc for common colds: a randomised trial"
+    assert article.abstract == "BACKGROUND: Colds are common. RESULTS: The odds ratio was 0.51 (HR - 0.80, p < 0.01)."
+    assert article.metadata["authors"] == ["Doe, Jane B.", "Roe, C.", "de la Poe, D."]
+    assert article.metadata["doi"] == "10.1234/colds.7"
+    assert (book.metadata["authors"], book.abstract) == (["World Health Organization"], "All of them.")
+    assert begins_with_record(ENDNOTE_FIELDS)
+    assert not begins_with_record("Reference Type: seen.\nThe patient was well.")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""Split the tagged exports of reference managers into records: RIS, nbib, Web of Science, and Refer (EndNote's `%`).
+"""Split the tagged exports of reference managers into records: RIS, nbib, Web of Science, and EndNote's two.
+
+EndNote writes Refer (`%A`) and, as "Show All Fields", names of fields (`Author:`).
 
     for record in read_tagged(text, "ris"):
         title = record.get("TI", [""])[0]
@@ -19,7 +21,7 @@ from typing import Literal, TypeAlias
 
 from epicrisis.corpus.pubmed_record import parse_printed_date
 
-TaggedFormat: TypeAlias = Literal["ris", "nbib", "web-of-science", "refer"]
+TaggedFormat: TypeAlias = Literal["ris", "nbib", "web-of-science", "refer", "endnote-fields"]
 TaggedRecord: TypeAlias = Mapping[str, list[str]]
 """The values of a record by tag, in order."""
 _Pair: TypeAlias = tuple[str, str]
@@ -104,6 +106,69 @@ _REFER_TO_RIS = {
     "9": "M3",
     "F": "ID",
 }
+_FIELD_LINE = re.compile(r"([A-Z][A-Za-z0-9/' -]{2,40}):(?:[ \t]+(.*)|$)")
+_FIELDS_START = re.compile(r"\s*Reference Type:[ \t]+\S[^\n]*\n(?:Record Number|Author|Editor|Year|Title):")
+_FIELDS_TO_RIS = {
+    "Author": "AU",
+    "Title": "TI",
+    "Journal": "JF",
+    "Book Title": "T2",
+    "Secondary Title": "T2",
+    "Year": "PY",
+    "Volume": "VL",
+    "Issue": "IS",
+    "Number": "IS",
+    "Pages": "SP",
+    "DOI": "DO",
+    "URL": "UR",
+    "Abstract": "AB",
+    "Keywords": "KW",
+    "ISSN": "SN",
+    "ISBN": "SN",
+    "ISSN/ISBN": "SN",
+    "ISBN/ISSN": "SN",
+    "Publisher": "PB",
+    "Editor": "ED",
+    "Notes": "N1",
+    "Language": "LA",
+    "Edition": "ET",
+    "Label": "ID",
+}
+_OTHER_FIELDS = frozenset(
+    (
+        "Record Number",
+        "Short Title",
+        "Alternate Journal",
+        "Accession Number",
+        "Author Address",
+        "Name of Database",
+        "Database Provider",
+        "Research Notes",
+        "Type of Article",
+        "Epub Date",
+        "Date",
+        "Access Date",
+        "Last Modified Date",
+        "PMCID",
+        "NIHMSID",
+        "Start Page",
+        "Legal Note",
+        "Call Number",
+        "Caption",
+        "Translated Author",
+        "Translated Title",
+        "Original Publication",
+        "Reprint Edition",
+        "Reviewed Item",
+        "Article Number",
+        "Place Published",
+        "City",
+        "'File' Attachments",
+        "Link to PDF",
+        *(f"Custom {number}" for number in range(1, 9)),
+    )
+)
+"""Fields that are not read, but end the field before them."""
 _REFER_TYPES = {
     "journal article": "JOUR",
     "electronic article": "EJOUR",
@@ -125,6 +190,8 @@ def detect_tagged_format(text: str) -> TaggedFormat | None:
         return "web-of-science"
     if _REFER_START.match(text):
         return "refer"
+    if _FIELDS_START.match(text):
+        return "endnote-fields"
     tags: set[str] = set()
     for line in _LINE_END.split(text):
         if _TYPE_LINE.match(line) or (tags and _END_LINE.match(line)):
@@ -144,7 +211,7 @@ def begins_with_record(text: str) -> bool:
     Unlike `detect_tagged_format` this rejects prose, and is for files whose ending does not decide.
     """
     text = text.removeprefix("\ufeff")
-    if _is_web_of_science(text) or _REFER_TYPE.match(text):
+    if _is_web_of_science(text) or _REFER_TYPE.match(text) or _FIELDS_START.match(text):
         return True
     lines = [line for line in _LINE_END.split(text) if line.strip()]
     if lines and {"PT", "AU", "TI", "SO"}.issubset(lines[0].split("\t")):
@@ -163,12 +230,14 @@ def _is_web_of_science(text: str) -> bool:
 
 
 def read_tagged(text: str, format: TaggedFormat) -> Iterator[TaggedRecord]:
-    """Yield the records of a text. Those of Web of Science and Refer have the tags of RIS."""
+    """Yield the records of a text. Those of Web of Science and EndNote have the tags of RIS."""
     lines = _LINE_END.split(text.removeprefix("\ufeff"))
     if format == "web-of-science":
         yield from _read_web_of_science(lines)
     elif format == "refer":
         yield from _read_refer(lines)
+    elif format == "endnote-fields":
+        yield from _read_fields(lines)
     else:
         yield from _read_dashed(lines, is_nbib=format == "nbib")
 
@@ -362,3 +431,49 @@ def _convert_refer(pairs: Sequence[_Pair]) -> TaggedRecord:
         elif tag in _REFER_TO_RIS:
             converted.append((_REFER_TO_RIS[tag], value))
     return _group_values(converted)
+
+
+def _read_fields(lines: Sequence[str]) -> Iterator[TaggedRecord]:
+    pairs: list[_Pair] = []
+    for line in lines:
+        match = _FIELD_LINE.match(line)
+        name = match[1] if match else ""
+        value = (match[2] or "").strip() if match else line.strip()
+        if name == "Reference Type":
+            if pairs:
+                yield _convert_fields(pairs)
+            pairs = [("TY", _REFER_TYPES.get(value.lower(), "GEN"))]
+        elif name in _FIELDS_TO_RIS:
+            pairs.append((_FIELDS_TO_RIS[name], value))
+        elif name in _OTHER_FIELDS:
+            pairs.append(("", value))
+        elif pairs and line.strip():
+            tag, before = pairs[-1]
+            if tag == "KW":
+                pairs.append(("KW", line.strip()))
+            else:
+                pairs[-1] = (tag, f"{before} {line.strip()}".strip())
+    if pairs:
+        yield _convert_fields(pairs)
+
+
+def _convert_fields(pairs: Sequence[_Pair]) -> TaggedRecord:
+    converted: list[_Pair] = []
+    for tag, value in pairs:
+        if tag in ("AU", "ED"):
+            converted += [(tag, name) for name in _split_names(value)]
+        elif tag:
+            converted.append((tag, value))
+    return _group_values(converted)
+
+
+def _split_names(value: str) -> list[str]:
+    """Return the names of `Doe, A. B., Roe, C. and Poe, D.`"""
+    names: list[str] = []
+    for part in re.split(r";|\band\b", value):
+        pieces = [piece.strip() for piece in part.split(",") if piece.strip()]
+        if len(pieces) % 2:
+            names.append(", ".join(pieces))
+        else:
+            names += [f"{pieces[place]}, {pieces[place + 1]}" for place in range(0, len(pieces), 2)]
+    return [name for name in names if name]
