@@ -330,6 +330,33 @@ def test_claim_about_a_method_may_cite_a_method() -> None:
     assert [citation.quotation for citation in answer.citations] == [method]
 
 
+@pytest.mark.parametrize(
+    ("question", "choice", "state"),
+    [
+        ("Which drug reduces pain?", "A", "abstained"),
+        ("Which drug reduces pain?", "B", "answered"),
+        ("Which drug does not reduce pain?", "A", "answered"),
+        ("Which drug reduces pain?", "C", "answered"),
+    ],
+)
+def test_chosen_drug_that_no_source_names_beside_another_option_is_withheld(
+    question: str, choice: str, state: str
+) -> None:
+    options = {"A": "amiodarone", "B": "aspirin", "C": "the other one"}
+    asked = Question(question, options=options, form="choice")
+    answer = replace(
+        answer_of("Pain was significantly lower than with placebo.", citations=[replace(CITATION, quotation=TRIAL)]),
+        question=asked,
+    )
+    checked = asyncio.run(
+        check_answer(replace(answer, choice=choice), "rules", "withhold", None, print, documents_of(TRIAL))
+    )
+    assert checked.state == state
+    if checked.withheld is not None:
+        assert checked.withheld.reason == "its sources name aspirin, and not amiodarone"
+        assert checked.withheld.choice == "A"
+
+
 def test_withhold_of_all_claims_abstains() -> None:
     answer = check(answer_of("Aspirin lowered the risk of stroke by 12 %."), unsupported="withhold")
     assert (answer.state, answer.text, answer.citations) == ("abstained", "", ())

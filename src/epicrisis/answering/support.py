@@ -44,6 +44,10 @@ LONG_WORD = 4
 """Letters of a word that tells what a claim is about."""
 _REFERENCE = re.compile(r"\b(?:doc|document|evidence|finding|part|sentence|source)s? \d{1,3}\b", re.IGNORECASE)
 """Words of a claim that name a place in its prompt."""
+_EXCLUDES = re.compile(
+    r"\b(?:not|except|least|avoid|contraindicated|other than|instead of|unlike)\b|n't\b", re.IGNORECASE
+)
+"""Words of a question whose right option may stand in no source."""
 NO_SENTENCE = "it cites no sentence that stands in a document"
 NO_RESULT = "no sentence of the documents states this as a result"
 
@@ -105,6 +109,19 @@ class _Check:
             return replace(claim, reason=objection, checked_by=RULES)
         checked_by = "" if check.state == "not-checked" else RULES
         return replace(claim, support=check.state, reason=check.reason, checked_by=checked_by)
+
+    def find_unnamed_choice(self, answer: Answer) -> str:
+        """Return why the choice is not trusted: its sources name another option, and not the drug of this one."""
+        options = answer.question.options
+        if answer.choice is None or _EXCLUDES.search(answer.question.text):
+            return ""
+        read = "\n".join(f"{each.title}\n{each.quotation}\n{self._read(each)}" for each in answer.citations)
+        missing = find_missing_drugs(options[answer.choice], read)
+        stems = list_stems(read)
+        named = [text for text in options.values() if list_stems(text) and list_stems(text) <= stems]
+        if not missing or not named:
+            return ""
+        return f"its sources name {named[0]}, and not {' and '.join(missing)}"
 
     def shares(self, claim: Claim, citation: Citation, share: float) -> bool:
         """Return whether a sentence or its title has this share of a claim's words."""
@@ -209,17 +226,18 @@ async def _check_claims(
             message = f"{len(failures)} of {count_noun(len(claims), 'claim')} could not be checked: {failures[0]}"
             emit(Notice("support", message))
     checked = _rewrite(replace(answer, citations=tuple(citations.values())), claims, answer)
+    if unsupported == "withhold" and (reason := tools.find_unnamed_choice(checked)):
+        return _withhold_answer(answer, checked, reason)
     doubtful = [claim for claim in claims if claim.is_doubtful]
     if unsupported == "mark" or not doubtful:
         return checked
     if len(doubtful) == len(claims) and (verifier is not None or answer.choice is None):
-        return _withhold_answer(answer, checked)
+        return _withhold_claims(answer, checked)
     kept = [claim for claim in claims if not claim.is_doubtful]
     # Their sources are no longer among the citations.
     withheld = tuple(replace(claim, citations=()) for claim in doubtful)
-    return replace(
-        _rewrite(replace(answer, citations=tuple(citations.values())), kept, answer), withheld_claims=withheld
-    )
+    remaining = _rewrite(replace(answer, citations=tuple(citations.values())), kept, answer)
+    return replace(remaining, withheld_claims=withheld)
 
 
 async def _check_claim(claim: Claim, tools: _Check) -> Claim:
@@ -309,12 +327,17 @@ def decide(claim: Claim, score: SupportScore, name: str) -> Claim:
     return replace(claim, support="not-checked", reason="its sentences do not say so", checked_by=name)
 
 
-def _withhold_answer(answer: Answer, checked: Answer) -> Answer:
-    """Return the answer as an abstention, which keeps the claims with the reasons."""
+def _withhold_claims(answer: Answer, checked: Answer) -> Answer:
+    """Return the answer as an abstention, since none of its claims is trusted."""
     n = len(checked.claims)
     reasons = "; ".join(dict.fromkeys(claim.reason for claim in checked.claims))
     head = "its only claim is not supported" if n == 1 else f"none of its {n} claims is supported"
-    withheld = WithheldAnswer(checked.text, f"{head}: {reasons}", answer.choice, checked.citations)
+    return _withhold_answer(answer, checked, f"{head}: {reasons}")
+
+
+def _withhold_answer(answer: Answer, checked: Answer, reason: str) -> Answer:
+    """Return the answer as an abstention, which keeps what the model wrote with the reason."""
+    withheld = WithheldAnswer(checked.text, reason, answer.choice, checked.citations)
     return replace(checked, state="abstained", text="", choice=None, citations=(), withheld=withheld)
 
 
