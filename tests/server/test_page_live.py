@@ -80,10 +80,11 @@ def test_each_claim_comes_with_the_sentences_it_names_before_the_next_begins(tmp
     text = stream(tmp_path, ScriptedModel(claim))
     live = text.partition('class="answer"')[0]
     held = shown(text)
-    sentences = [re.findall(r"<q>(.*?)</q> <cite>(.*?)</cite>", held[name]) for name in ("live-named", "live-named-1")]
-    assert [len(named) for named in sentences] == [1, 1]
-    assert sentences[0] != sentences[1]
-    assert all(quoted and title for ((quoted, title),) in sentences)
+    named = re.findall(r'<span class="cite">(\d)</span> <q>(.*?)</q> <cite>(.*?)</cite>', held["live-sources"])
+    assert [number for number, _, _ in named] == ["1", "2", "3"]
+    assert all(sentence and title for _, sentence, title in named)
+    assert ">1<" in held["live-named"]
+    assert ">2<" in held["live-named-1"]
     assert live.index('hx-target="#live-named"') < live.index('id="live-claim-1"')
     assert live.index('hx-target="#live-named-1"') < live.index('id="live-claim-2"')
 

@@ -7,7 +7,7 @@ the sentences that they name as they arrive, marked as not checked. The last one
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from fastapi.sse import format_sse_event
 from markupsafe import Markup, escape
@@ -37,9 +37,10 @@ from epicrisis.server.page.rendering import render
 _PARTIAL = Markup('<hx-partial hx-target="#{}" hx-swap="{}">{}</hx-partial>')
 _CLAIM = Markup(
     '<li><span id="live-claim-{0}">{1}</span> <span class="support">not checked yet</span>'
-    '<div class="named" id="live-named-{0}"></div></li>'
+    '<span class="named" id="live-named-{0}"></span></li>'
 )
-_NAMED = Markup('<p class="quote"><q>{}</q> <cite>{}</cite></p>')
+_NUMBER = Markup(' <span class="cite">{}</span>')
+_NAMED = Markup('<li class="quote"><span class="cite">{}</span> <q>{}</q> <cite>{}</cite></li>')
 _STATES = {
     "relevant": "found evidence",
     "nothing": "found nothing relevant",
@@ -73,6 +74,7 @@ class LiveAnswer:
         self._phase = SEARCHING
         self._claims = 0
         self._passages: dict[str, Passage] = {}
+        self._named: dict[Quotation, int] = {}
 
     def render_start(self) -> str:
         """Return the part without steps. `words` of a follow-up question are shown until it is completed."""
@@ -112,9 +114,7 @@ class LiveAnswer:
         # A question with options has the chosen one as its verdict, others the first claim, as the answer has.
         claim = event.claim if self._options else event.claim - 1
         if event.quotations:
-            target = "live-named" if claim < 0 else f"live-named-{claim + 1}"
-            named = Markup("").join(map(self._name_sentence, event.quotations))
-            pieces.append(_PARTIAL.format(target, "innerHTML", named))
+            pieces += self._add_named(claim, event.quotations)
         if not event.text:
             return "".join(pieces)
         text = escape(printable(event.text, lines=True))
@@ -128,16 +128,33 @@ class LiveAnswer:
             pieces.append(_PARTIAL.format("live-claims", "beforeend", _CLAIM.format(self._claims, first_words)))
         return "".join(pieces)
 
-    def _name_sentence(self, quotation: Quotation) -> Markup:
-        """Return a sentence that a claim names, with the name and year of its document."""
+    def _add_named(self, claim: int, quotations: Sequence[Quotation]) -> list[str]:
+        """Return the pieces for the sentences that a claim names: their numbers, and the new ones beside the claims."""
+        numbers = Markup("")
+        pieces: list[str] = []
+        for quotation in quotations:
+            if quotation not in self._named:
+                self._named[quotation] = len(self._named) + 1
+                pieces.append(_PARTIAL.format("live-sources", "beforeend", self._describe_named(quotation)))
+            numbers += _NUMBER.format(self._named[quotation])
+        target = "live-named" if claim < 0 else f"live-named-{claim + 1}"
+        return [_PARTIAL.format(target, "innerHTML", numbers), *pieces]
+
+    def _describe_named(self, quotation: Quotation) -> Markup:
+        """Return a sentence with its number, and the name and year of its document."""
         passage = self._passages.get(quotation.passage_id)
         facts = () if passage is None else (name_document(passage.title, passage.document_id), (passage.date or "")[:4])
-        return _NAMED.format(printable(quotation.text), printable(", ".join(filter(None, facts))))
+        source = printable(", ".join(filter(None, facts)))
+        return _NAMED.format(self._named[quotation], printable(quotation.text), source)
 
     def _discard_reply(self) -> list[str]:
         """Return the pieces that remove the reply so far."""
         self._claims = 0
-        return [_PARTIAL.format(name, "innerHTML", "") for name in ("live-verdict", "live-named", "live-claims")]
+        self._named.clear()
+        return [
+            _PARTIAL.format(name, "innerHTML", "")
+            for name in ("live-verdict", "live-named", "live-claims", "live-sources")
+        ]
 
 
 def _find_phase(event: Event) -> str:
