@@ -15,7 +15,7 @@ import pytest
 from nltk.stem.porter import PorterStemmer
 
 from epicrisis.core.errors import InputError, ModelMissing
-from epicrisis.evaluation.metrics.meteor import Meteor, WordNet, find_wordnet, load_meteor, load_wordnet
+from epicrisis.evaluation.metrics.meteor import Meteor, find_wordnet, load_meteor, load_wordnet
 from epicrisis.models.model_files import find_model
 from epicrisis.settings.configuration import load_settings
 from tests.evaluation.metrics.pairs import summaries
@@ -180,9 +180,9 @@ def test_meteor_with_wordnet_counts_synonyms(wordnet_folder: Path, monkeypatch: 
     ],
 )
 def test_wordnet_synonyms_match_nltk_reader(wordnet_folder: Path, word: str, expected: set[str]) -> None:
-    assert WordNet(wordnet_folder).synonyms(word) == expected
-    senses = open_nltk_wordnet(wordnet_folder).synsets(word)
-    assert {lemma.name() for sense in senses for lemma in sense.lemmas() if "_" not in lemma.name()} == expected
+    for reader in (load_wordnet(wordnet_folder), open_nltk_wordnet(wordnet_folder)):
+        senses = reader.synsets(word)
+        assert {lemma.name() for sense in senses for lemma in sense.lemmas() if "_" not in lemma.name()} == expected
 
 
 def test_load_wordnet_from_damaged_folder_raises_input_error(

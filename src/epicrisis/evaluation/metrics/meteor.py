@@ -8,20 +8,22 @@ stems, then synonyms if WordNet's files are installed.
 nltk matches from the end and does not search for the alignment with the fewest crossings, so its score differs from the
 Java program's. METEOR ignores the values of numbers (errata E6).
 
-Synonyms are those of WordNet's dictionary files (manual page wndb), the same as from nltk's reader. That needs a file
-missing in Debian's `wordnet-base`, and a folder of nltk's data. Nothing is downloaded.
+Synonyms are those of nltk's reader of WordNet, which is given the dictionary files of any folder, and of Princeton's
+archive. Nothing is downloaded.
 """
 
 from __future__ import annotations
 
 import os
 import tarfile
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from io import BytesIO
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from epicrisis.core.errors import InputError, ModelMissing
 from epicrisis.models.model_files import find_model
@@ -30,23 +32,16 @@ DATA = "meteor-data"
 """Name of the data of `evaluate`'s METEOR in the catalogue of models."""
 _ARCHIVE = "WNdb-3.0.tar.gz"
 _DEBIAN = Path("/usr/share/wordnet")
-_ENDINGS: dict[str, tuple[tuple[str, str], ...]] = {
-    "noun": (
-        ("s", ""),
-        ("ses", "s"),
-        ("ves", "f"),
-        ("xes", "x"),
-        ("zes", "z"),
-        ("ches", "ch"),
-        ("shes", "sh"),
-        ("men", "man"),
-        ("ies", "y"),
-    ),
-    "verb": (("s", ""), ("ies", "y"), ("es", "e"), ("es", ""), ("ed", "e"), ("ed", ""), ("ing", "e"), ("ing", "")),
-    "adj": (("er", ""), ("est", ""), ("er", "e"), ("est", "e")),
-    "adv": (),
-}
-"""WordNet's rules of detachment by part of speech (manual page morphy), with nltk's rule for `ves`."""
+_FILES = tuple(
+    name.format(part) for part in ("noun", "verb", "adj", "adv") for name in ("data.{}", "index.{}", "{}.exc")
+)
+_LEXICOGRAPHER_FILES = 45
+
+
+class WordNet(Protocol):
+    """nltk's reader of WordNet."""
+
+    def synsets(self, word: str) -> Sequence[Any]: ...
 
 
 def load_meteor(wordnet: Path | None = None, home: Path | None = None) -> Meteor:
@@ -93,7 +88,7 @@ class Meteor:
         if not golds:
             raise ValueError("there is no right answer to compare the answer with")
         references = [self._tokenize(gold) for gold in golds]
-        return float(meteor_score(references, self._tokenize(answer), wordnet=_Synsets(self.wordnet)))
+        return float(meteor_score(references, self._tokenize(answer), wordnet=self.wordnet or _NoSynonyms()))
 
     def _tokenize(self, text: str) -> list[str]:
         from nltk.tokenize import NLTKWordTokenizer, wordpunct_tokenize
@@ -105,30 +100,11 @@ class Meteor:
         return [token for sentence in self.splitter.tokenize(text) for token in tokenize(sentence)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Synsets:
-    """The interface of a WordNet reader for nltk. All synonyms of a word form one synset."""
+class _NoSynonyms:
+    """A WordNet without words."""
 
-    wordnet: WordNet | None
-
-    def synsets(self, word: str) -> tuple[_Synset, ...]:
-        return () if self.wordnet is None else (_Synset(self.wordnet.synonyms(word)),)
-
-
-@dataclass(frozen=True, slots=True)
-class _Synset:
-    words: frozenset[str]
-
-    def lemmas(self) -> tuple[_Lemma, ...]:
-        return tuple(map(_Lemma, self.words))
-
-
-@dataclass(frozen=True, slots=True)
-class _Lemma:
-    word: str
-
-    def name(self) -> str:
-        return self.word
+    def synsets(self, word: str) -> Sequence[Any]:
+        return ()
 
 
 def find_wordnet() -> Path | None:
@@ -174,80 +150,48 @@ def load_splitter(folder: Path) -> PunktSplitter:
     return cast(PunktSplitter, splitter)
 
 
-class WordNet:
-    """The four dictionaries, in memory (about 100 MB)."""
+@cache
+def load_wordnet(folder: Path) -> WordNet:
+    """Return the dictionaries of a folder, read once per process. Raises InputError if a file is missing or invalid."""
+    from nltk.corpus.reader.wordnet import WordNetCorpusReader, WordNetError
+    from nltk.data import PathPointer, SeekableUnicodeStreamReader
 
-    def __init__(self, folder: Path) -> None:
-        """Read the dictionaries. Raises InputError if a file is missing or invalid."""
-        try:
-            files = _read_files(folder)
-            self._parts = {part: _Part(files, part) for part in _ENDINGS}
-        except (OSError, ValueError, IndexError, KeyError, tarfile.TarError) as error:
-            raise InputError(
-                f"{folder} does not hold WordNet's dictionary ({type(error).__name__}): install Debian's wordnet-base, "
-                "or set WNSEARCHDIR to its folder"
-            ) from error
+    class Folder(PathPointer):  # type: ignore[misc]
+        """A root that is not below nltk's data."""
 
-    def synonyms(self, word: str) -> frozenset[str]:
-        """Return the single words of all senses of the word and of its base forms, in their own case."""
-        synonyms: set[str] = set()
-        word = word.lower()
-        for name, part in self._parts.items():
-            forms = [word]
-            if word in part.irregular:
-                forms += part.irregular[word]
-            else:
-                for old, new in _ENDINGS[name]:
-                    if word.endswith(old):
-                        forms.append(word.removesuffix(old) + new)
-            for form in forms:
-                synonyms |= part.synonyms(form)
-        return frozenset(synonyms)
+        join = open = file_size = None
 
+    class Reader(WordNetCorpusReader):  # type: ignore[misc]
+        def open(self, file: str) -> SeekableUnicodeStreamReader:
+            # Debian's `wordnet-base` has no `lexnames`, and synonyms need none.
+            content = (
+                files[file] if file != "lexnames" else b"".join(b"%d x 0\n" % i for i in range(_LEXICOGRAPHER_FILES))
+            )
+            return SeekableUnicodeStreamReader(BytesIO(content), "utf-8")
 
-class _Part:
-    """The dictionary of one part of speech."""
+        def map_wn(self, version: str = "wordnet") -> None:
+            """Leave out the mapping between versions, which needs another WordNet."""
 
-    def __init__(self, files: Mapping[str, bytes], part: str) -> None:
-        self._data = files[f"data.{part}"]
-        self._offsets: dict[str, tuple[int, ...]] = {}
-        for fields in map(str.split, _lines(files[f"index.{part}"])):
-            # The last fields of a line are the offsets of the lemma's synsets.
-            self._offsets[fields[0]] = tuple(map(int, fields[len(fields) - int(fields[2]) :]))
-        self.irregular: dict[str, tuple[str, ...]] = {}
-        for word, *forms in map(str.split, _lines(files[f"{part}.exc"])):
-            self.irregular[word] = tuple(forms)
-
-    def synonyms(self, lemma: str) -> set[str]:
-        """Return the single words of all synsets of a lemma, without markers of an adjective's position."""
-        synonyms: set[str] = set()
-        for offset in self._offsets.get(lemma, ()):
-            fields = self._data[offset : self._data.index(b"\n", offset)].decode("ascii").split()
-            for word in fields[4 : 4 + 2 * int(fields[3], 16) : 2]:
-                if "_" not in word:
-                    synonyms.add(word.partition("(")[0])
-        return synonyms
+    try:
+        files = _read_files(folder)
+        with warnings.catch_warnings():
+            # It warns that it has no other languages.
+            warnings.simplefilter("ignore")
+            return cast(WordNet, Reader(Folder(), None))
+    except (OSError, ValueError, LookupError, StopIteration, WordNetError, tarfile.TarError) as error:
+        raise InputError(
+            f"{folder} does not hold WordNet's dictionary ({type(error).__name__}): install Debian's wordnet-base, "
+            "or set WNSEARCHDIR to its folder"
+        ) from error
 
 
 def _read_files(folder: Path) -> dict[str, bytes]:
     """Return the dictionary's files by name, from Princeton's archive where the folder has it."""
-    names = [name for part in _ENDINGS for name in (f"data.{part}", f"index.{part}", f"{part}.exc")]
-    files = {name: (folder / name).read_bytes() for name in names if (folder / name).is_file()}
+    files = {name: (folder / name).read_bytes() for name in _FILES if (folder / name).is_file()}
     if (folder / _ARCHIVE).is_file():
         with tarfile.open(folder / _ARCHIVE) as archive:
             for member in archive:
                 name = member.name.rpartition("/")[2]
-                if name in names and (stream := archive.extractfile(member)) is not None:
+                if name in _FILES and (stream := archive.extractfile(member)) is not None:
                     files[name] = stream.read()
     return files
-
-
-def _lines(content: bytes) -> list[str]:
-    """Return the lines without the licence, which is indented at the head of a file."""
-    return [line for line in content.decode("ascii").splitlines() if line and not line.startswith(" ")]
-
-
-@cache
-def load_wordnet(folder: Path) -> WordNet:
-    """Return the dictionaries of a folder, read once per process."""
-    return WordNet(folder)
