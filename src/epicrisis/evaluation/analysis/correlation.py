@@ -1,5 +1,5 @@
-"""Correlation of two scores of the same cases: Pearson's r, Spearman's rho, Kendall's tau-b, and quadratic-weighted
-kappa for ordinal scores, each with a bootstrap interval.
+"""Correlation of two scores of the same cases: Spearman's rho, and quadratic-weighted kappa for ordinal scores, each
+with a bootstrap interval.
 
 Cases of one question are not independent: they are drawn together, as a cluster (errata B9). The order of the cases
 changes no figure.
@@ -22,9 +22,9 @@ _BLOCK = 2_000_000
 _TINY = 1e-12
 """A denominator up to this is 0."""
 
-CorrelationName: TypeAlias = Literal["pearson", "spearman", "kendall", "quadratic-kappa"]
-"""`spearman`: Pearson's r of the ranks, ties averaged. `kendall`: tau-b (Kendall 1945). `quadratic-kappa`: Cohen's
-weighted kappa (1968) with the squared distance of the scores, which must be on one scale."""
+CorrelationName: TypeAlias = Literal["spearman", "quadratic-kappa"]
+"""`spearman`: Pearson's r of the ranks, ties averaged. `quadratic-kappa`: Cohen's weighted kappa (1968) with the squared
+distance of the scores on one scale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,25 +77,10 @@ _Measure: TypeAlias = Callable[[Floats], Floats]
 def _make_measure(coefficient: CorrelationName, x: Floats, y: Floats) -> _Measure:
     if coefficient == "spearman":
         return lambda weights: _moments(_ranks(x, weights), _ranks(y, weights), weights, kappa=False)
-    if coefficient == "kendall":
-        x_signs, y_signs = np.sign(x[:, None] - x[None, :]), np.sign(y[:, None] - y[None, :])
-
-        def sum_pairs(signs: Floats, weights: Floats) -> Floats:
-            sums: Floats = ((weights @ signs) * weights).sum(axis=1)
-            return sums
-
-        def tau(weights: Floats) -> Floats:
-            x_pairs, y_pairs = sum_pairs(np.abs(x_signs), weights), sum_pairs(np.abs(y_signs), weights)
-            return divide(sum_pairs(x_signs * y_signs, weights), np.sqrt(x_pairs) * np.sqrt(y_pairs), _TINY)
-
-        return tau
     # The scores begin at 0, in units of their spread, so that rounding errors can be recognised.
-    kappa = coefficient == "quadratic-kappa"
-    x_spread, y_spread = (np.ptp([x, y]),) * 2 if kappa else (np.ptp(x), np.ptp(y))
-    x_unit, y_unit = (x - x[0]) / (x_spread or 1), (y - y[0]) / (y_spread or 1)
-    if kappa:
-        y_unit = y_unit + (y[0] - x[0]) / (y_spread or 1)
-    return lambda weights: _moments(x_unit, y_unit, weights, kappa=kappa)
+    spread = np.ptp([x, y]) or 1
+    x_unit, y_unit = (x - x[0]) / spread, (y - y[0]) / spread + (y[0] - x[0]) / spread
+    return lambda weights: _moments(x_unit, y_unit, weights, kappa=True)
 
 
 def _moments(x: Floats, y: Floats, weights: Floats, *, kappa: bool) -> Floats:

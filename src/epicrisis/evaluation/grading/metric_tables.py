@@ -15,7 +15,7 @@ from operator import gt
 import numpy as np
 
 from epicrisis.core.printable import agree, count_noun
-from epicrisis.evaluation.analysis.correlation import CorrelationName, correlate
+from epicrisis.evaluation.analysis.correlation import correlate
 from epicrisis.evaluation.analysis.grouping import P_COLUMN, add_differences, group_by
 from epicrisis.evaluation.analysis.statistics import Difference, Mean, estimate_mean, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
@@ -33,6 +33,7 @@ EXAMPLES = 3
 """The most question ids in a cell."""
 BOOTSTRAP = "by a bootstrap of whole patients (of questions where there is none)"
 
+_RHO = "Spearman's rho"
 CORRECTNESS, FAITHFULNESS = "judge-correctness", "judge-faithfulness"
 CONSISTENT = "nli-non-contradiction"
 NUMBERS = "numbers-recall"
@@ -99,9 +100,7 @@ def metric_model(metric: str) -> str:
     return metric.partition("[")[2].removesuffix("]")
 
 
-def correlation_tables(
-    cases: MeasuredCases, selection: str, *, coefficient: CorrelationName = "spearman"
-) -> tuple[Table, Table]:
+def correlation_tables(cases: MeasuredCases, selection: str) -> tuple[Table, Table]:
     """Return the matrix of all metrics, and the same by pairs with intervals. `selection` describes the cases."""
     scores: dict[str, list[float | None]] = {}
     matrix: dict[str, dict[str, Cell]] = {}
@@ -110,16 +109,15 @@ def correlation_tables(
         matrix[metric] = {metric: 1.0}
     rows: list[tuple[Cell, ...]] = []
     for one, other in combinations(scores, 2):
-        pair = correlate(scores[one], scores[other], coefficient, _clusters(cases))
+        pair = correlate(scores[one], scores[other], "spearman", _clusters(cases))
         matrix[one][other] = matrix[other][one] = pair.value
         rows.append((one, other, pair.n, pair.clusters, pair.unscored, pair.value, pair.interval))
     matrix_rows: list[tuple[Cell, ...]] = []
     for metric, values in scores.items():
         unscored = values.count(None)
         matrix_rows.append((metric, len(values) - unscored, unscored, *(matrix[metric][score] for score in scores)))
-    name = "Spearman's rho" if coefficient == "spearman" else coefficient
-    note = f"{name}; the study does not say which coefficient its figures show. None where a metric has but one value."
-    columns = ("metric", "other", "n", "clusters", "not scored by both", name, "interval")
+    note = f"{_RHO}; the study does not say which coefficient its figures show. None where a metric has but one value."
+    columns = ("metric", "other", "n", "clusters", "not scored by both", _RHO, "interval")
     intervals = f"Intervals are 95 %, {BOOTSTRAP}; `clusters` counts these. No pair is tested."
     matrix_columns = ("metric", "n", "not scored", *scores)
     return (
