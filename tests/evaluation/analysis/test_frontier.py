@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.evaluation.experiments.equal_tokens_tables import compare_points, find_frontier
+from epicrisis.evaluation.experiments.equal_tokens import compare_points, find_frontier
 
 POINTS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=12)
 

@@ -21,8 +21,16 @@ from epicrisis.evaluation.analysis.statistics import Difference, holm
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments import equal_tokens
 from epicrisis.evaluation.experiments.arms import Study
-from epicrisis.evaluation.experiments.equal_tokens import ARMS, EXPERIMENT, find_evidence_place
-from epicrisis.evaluation.experiments.equal_tokens_tables import ARM_ORDER, FRONTIER, LIMIT, OVER, SPENT, TOKENS
+from epicrisis.evaluation.experiments.equal_tokens import (
+    ARMS,
+    EXPERIMENT,
+    FRONTIER,
+    LIMIT,
+    OVER,
+    SPENT,
+    TOKENS,
+    find_evidence_place,
+)
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Grid
 from epicrisis.evaluation.experiments.passage_source import RememberingEncoder, library_source
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
@@ -438,4 +446,4 @@ def test_remembering_encoder_returns_the_vectors_of_the_encoder() -> None:
 
 
 def test_arms_of_the_experiment_are_its_default_grid() -> None:
-    assert tuple(equal_tokens.ARMS) == EXPERIMENT.grid.arms == ARM_ORDER
+    assert tuple(equal_tokens.ARMS) == EXPERIMENT.grid.arms

@@ -23,8 +23,8 @@ _TINY = 1e-12
 """A denominator up to this is 0."""
 
 CorrelationName: TypeAlias = Literal["spearman", "quadratic-kappa"]
-"""`spearman`: Pearson's r of the ranks, ties averaged. `quadratic-kappa`: Cohen's weighted kappa (1968) with the squared
-distance of the scores on one scale."""
+"""`spearman`: Pearson's r of the ranks, ties averaged. `quadratic-kappa`: Cohen's weighted kappa (1968) with the
+squared distance of the scores, which must be on one scale."""
 
 
 @dataclass(frozen=True, slots=True)
