@@ -16,7 +16,8 @@ from typer.testing import CliRunner, Result
 from epicrisis.cli.app import app
 from epicrisis.core.types import Document, Passage
 from epicrisis.evaluation.datasets.patient_records.populations import GENERATED_FACTS, find_length_bin
-from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet, load_records
+from epicrisis.evaluation.datasets.patient_records.recordset import load_records
+from epicrisis.evaluation.datasets.patient_records.source import RecordSet
 from epicrisis.evaluation.experiments import record_arms
 from epicrisis.evaluation.experiments.record_studies import EHR, WHOLE
 from epicrisis.evaluation.grading.measurements import MeasuredCase, read_measured_cases

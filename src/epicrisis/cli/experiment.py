@@ -22,7 +22,7 @@ from epicrisis.core.errors import InputError
 from epicrisis.evaluation.experiments.registry import NAMES
 
 if TYPE_CHECKING:
-    from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet
+    from epicrisis.evaluation.datasets.patient_records.source import RecordSet
     from epicrisis.evaluation.experiments.experiment import Experiment, Request
     from epicrisis.evaluation.runs.case import Case
     from epicrisis.evaluation.runs.run_folder import RunManifest, RunPlan

@@ -23,7 +23,8 @@ from epicrisis.core.question_options import is_unanswerable
 from epicrisis.core.types import Passage, Question, Ranking, Scope, SearchMode
 from epicrisis.evaluation.datasets.dataset import Dataset, sample_at_random
 from epicrisis.evaluation.datasets.patient_records import populations
-from epicrisis.evaluation.datasets.patient_records.recordset import RecordSet, load_records
+from epicrisis.evaluation.datasets.patient_records.recordset import load_records
+from epicrisis.evaluation.datasets.patient_records.source import RecordSet
 from epicrisis.evaluation.experiments import record_arms
 from epicrisis.evaluation.experiments.experiment import Experiment, Request
 from epicrisis.evaluation.experiments.planning import describe_grid, describe_sets

@@ -39,7 +39,7 @@ from epicrisis.evaluation.datasets.patient_records.source import (
     PHYSIONET_LICENCE,
     RADIOLOGY,
     RecordReader,
-    RecordSource,
+    RecordSet,
     describe_first_error,
     find_note_files,
     read_json,
@@ -127,7 +127,7 @@ class Report:
         return document, tuple(begins)
 
 
-def read_covid_qa(path: Path) -> RecordSource:
+def read_covid_qa(path: Path) -> RecordSet:
     """Return all questions in order, of patient `covid_qa:<document id>` with note `note:covid_qa:<document id>`.
 
     Answers have no outer white space. Raises InputError for another file.
@@ -152,10 +152,12 @@ def read_covid_qa(path: Path) -> RecordSource:
                 metadata={"note_type": "article", "time_missing": True},
             )
 
-    return RecordSource(tuple(questions), notes, "Apache-2.0", describe_moved_answers(answers))
+    return RecordSet(
+        questions=tuple(questions), notes=notes, licence="Apache-2.0", notices=describe_moved_answers(answers)
+    )
 
 
-def read_radqa(path: Path) -> RecordSource:
+def read_radqa(path: Path) -> RecordSet:
     """Return all pairs of question and section in a file, or in the three files of its folder.
 
     A pair without an answer has gold "" (errata E3). The study used the answerable pairs of `train.json`.
@@ -179,7 +181,7 @@ def read_radqa(path: Path) -> RecordSource:
     return replace(source, studied=frozenset(train_ids - absent))
 
 
-def read_cliniqg4qa(path: Path) -> RecordSource:
+def read_cliniqg4qa(path: Path) -> RecordSet:
     """Return all questions in order; the study used all of them. The key of a note is its number in the file."""
     notes: list[Report] = []
     for article in _read_articles(path, "CliniQG4QA's test set"):
@@ -196,9 +198,7 @@ READERS = (
 )
 
 
-def _build_source(
-    name: str, reports: Sequence[Report], files: tuple[Path, ...], kind: str, licence: str
-) -> RecordSource:
+def _build_source(name: str, reports: Sequence[Report], files: tuple[Path, ...], kind: str, licence: str) -> RecordSet:
     """Return the questions of the reports, whose note type is `kind`, in order, and their records.
 
     With `files`, the reports are searched in them. Reports that are not found are left out, with a notice.
@@ -241,7 +241,9 @@ def _build_source(
             for report in reports:
                 yield report.as_record(name)[0]
 
-    return RecordSource(tuple(questions), notes, licence, tuple(notices), note_types=frozenset((kind,)))
+    return RecordSet(
+        questions=tuple(questions), notes=notes, licence=licence, notices=tuple(notices), note_types=frozenset((kind,))
+    )
 
 
 def _drop_answered_elsewhere(pairs: Sequence[tuple[Question, GoldSpans]]) -> list[tuple[Question, GoldSpans]]:

@@ -43,7 +43,7 @@ from epicrisis.evaluation.datasets.patient_records.source import (
     DISCHARGE,
     PHYSIONET_LICENCE,
     RecordReader,
-    RecordSource,
+    RecordSet,
     describe_first_error,
     find_note_files,
     read_json,
@@ -79,7 +79,7 @@ class _Note(BaseModel):
     qa_pairs: list[_Pair]
 
 
-def read_ehr_ds_qa(path: Path) -> RecordSource:
+def read_ehr_ds_qa(path: Path) -> RecordSet:
     """Return the pairs marked correct, in order, as open questions about the note's patient; the study used all.
 
     MIMIC's notes in the same folder are the records. Without them each note is a record of its own.
@@ -134,7 +134,14 @@ def read_ehr_ds_qa(path: Path) -> RecordSource:
             "radiology.csv.gz there"
         )
     studied = frozenset(question.id for question in questions)
-    return RecordSource(tuple(questions), notes, PHYSIONET_LICENCE, tuple(notices), studied, frozenset(note_types))
+    return RecordSet(
+        questions=tuple(questions),
+        notes=notes,
+        licence=PHYSIONET_LICENCE,
+        notices=tuple(notices),
+        studied=studied,
+        note_types=frozenset(note_types),
+    )
 
 
 def _name_note_type(note: _Note) -> str:
@@ -195,7 +202,7 @@ class _Line(BaseModel):
     topic: str = Field("", validation_alias=AliasChoices("topic", "category"))
 
 
-def read_ehrnoteqa(path: Path, choice: bool = True) -> RecordSource:
+def read_ehrnoteqa(path: Path, choice: bool = True) -> RecordSet:
     """Return all questions in order, with `patient_id` as id and patient.
 
     Without `choice` questions have no options, and the text of the right one is gold. Raises InputError if there are
@@ -237,7 +244,14 @@ def read_ehrnoteqa(path: Path, choice: bool = True) -> RecordSource:
             "discharge summaries here than there should be",
         )
     notes = partial(read_patients_notes, files, lines.keys())
-    return RecordSource(tuple(questions), notes, PHYSIONET_LICENCE, notices, frozenset(lines), frozenset((DISCHARGE,)))
+    return RecordSet(
+        questions=tuple(questions),
+        notes=notes,
+        licence=PHYSIONET_LICENCE,
+        notices=notices,
+        studied=frozenset(lines),
+        note_types=frozenset((DISCHARGE,)),
+    )
 
 
 def _read_lines(path: Path) -> dict[str, _Line]:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from epicrisis.core.errors import InputError
 from epicrisis.core.question_options import is_unanswerable
 from epicrisis.core.types import Question
-from epicrisis.evaluation.datasets.patient_records.source import RecordSource
+from epicrisis.evaluation.datasets.patient_records.source import RecordSet
 
 K = 1000
 BINS = ("0-8K", "8-16K", "16-32K", "32-128K", "over 128K")
@@ -40,7 +40,7 @@ def check_population_name(population: str) -> str:
     return population
 
 
-def check_population(name: str, source: RecordSource, population: str) -> None:
+def check_population(name: str, source: RecordSet, population: str) -> None:
     """Raise InputError for an unknown population, and for a table of the study that does not include this set."""
     if check_population_name(population) in STUDIED and (
         source.studied is None or name not in _SETS.get(population, (name,))
@@ -50,7 +50,7 @@ def check_population(name: str, source: RecordSource, population: str) -> None:
         )
 
 
-def select_questions(name: str, source: RecordSource, population: str) -> tuple[Question, ...]:
+def select_questions(name: str, source: RecordSet, population: str) -> tuple[Question, ...]:
     """Return the questions of a population in order, before `select_by_length`.
 
     `answerable` omits questions that no note answers. Populations of tables are the questions that the study used.

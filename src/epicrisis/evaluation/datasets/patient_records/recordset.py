@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterator, Set
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.printable import agree, count_noun
-from epicrisis.core.types import Question
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.reader_base import ReaderItem, is_folder, path_error
 from epicrisis.corpus.readers import read_sources
@@ -19,7 +16,7 @@ from epicrisis.evaluation.datasets.dataset import require_readable
 from epicrisis.evaluation.datasets.patient_records import extractive_sets, mimic_iv_sets, populations
 from epicrisis.evaluation.datasets.patient_records.source import (
     RecordReader,
-    RecordSource,
+    RecordSet,
     find_source_file,
     read_patients_notes,
 )
@@ -27,35 +24,7 @@ from epicrisis.evaluation.datasets.patient_records.source import (
 GENERATED_NOTES, GENERATED_BUNDLES = "record/notes.csv", "fhir"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordSet:
-    """Questions about patient records, in the order of their source with unique ids, and the records.
-
-    Evidence and gold documents of a question refer to `notes`.
-    """
-
-    name: str
-    questions: tuple[Question, ...]
-    notes: Callable[[], Iterator[ReaderItem]]
-    """Yields the notes of the patients, and rows that cannot be read. Each call reads the files again."""
-    note_types: frozenset[str]
-    """Types of the notes that the set is about, in lower case; empty if it does not say."""
-    population: str
-    """`all`, or the name of a filter. A filter by length is applied later, by `populations.select_by_length`."""
-    licence: str = ""
-    notices: tuple[str, ...] = ()
-
-    @property
-    def sha256(self) -> str:
-        """The hash of questions and right answers, in order, without the notes."""
-        rows = [
-            [q.id, q.text, dict(q.options), q.gold, q.gold_documents, q.other_answers, q.patient]
-            for q in self.questions
-        ]
-        return hashlib.sha256(json.dumps(rows, ensure_ascii=False, separators=(",", ":")).encode()).hexdigest()
-
-
-def _read_generated(path: Path) -> RecordSource:
+def _read_generated(path: Path) -> RecordSet:
     """Return the questions of `epicrisis synthesize-record`, or of another folder with the same format, in order.
 
     Raises InputError for a line without a question about a patient, and if there are no notes in the folder.
@@ -69,7 +38,7 @@ def _read_generated(path: Path) -> RecordSource:
         if question.patient is None:
             raise path_error(path, f"question {question.id!a} names no patient: give each the patient of its record")
         patients.add(question.patient)
-    return RecordSource(questions, partial(_read_generated_notes, notes, patients), "fictional")
+    return RecordSet(questions=questions, notes=partial(_read_generated_notes, notes, patients), licence="fictional")
 
 
 def _read_generated_notes(notes: Path, patients: Set[str]) -> Iterator[ReaderItem]:
@@ -116,18 +85,10 @@ def load_records(place: Path, name: str | None = None, population: str = "all") 
             if getattr(item, "patient", None) in patients:
                 yield item
 
-    return RecordSet(
-        name=name,
-        questions=questions,
-        notes=notes,
-        note_types=source.note_types,
-        population=population,
-        licence=source.licence,
-        notices=source.notices,
-    )
+    return replace(source, name=name, questions=questions, notes=notes)
 
 
-def _find_reader(place: Path, name: str | None) -> tuple[str, Callable[[], RecordSource]]:
+def _find_reader(place: Path, name: str | None) -> tuple[str, Callable[[], RecordSet]]:
     """Return the name of the set and a function that reads it."""
     if name is not None and name not in NAMES:
         raise InputError(f"no set of records is called {name!a}: known are {', '.join(NAMES)}")

@@ -28,13 +28,16 @@ DISCHARGE, RADIOLOGY = "discharge summary", "radiology"
 PHYSIONET_LICENCE = "PhysioNet Credentialed Health Data License 1.5.0"
 
 
-@dataclass(frozen=True, slots=True)
-class RecordSource:
-    """All questions of a set, and its records."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordSet:
+    """Questions about patient records, in the order of their source with unique ids, and the records.
+
+    Evidence and gold documents of a question refer to `notes`.
+    """
 
     questions: tuple[Question, ...]
     notes: Callable[[], Iterator[ReaderItem]]
-    """Yields the notes of all patients in the questions. Each call reads the files again."""
+    """Yields the notes of the patients, and rows that cannot be read. Each call reads the files again."""
     licence: str = ""
     notices: tuple[str, ...] = ()
     """Notices for the reader, for example about questions that were left out."""
@@ -42,6 +45,8 @@ class RecordSource:
     """Ids of the questions that the EHR study used (section 4.1); None if it did not use this set."""
     note_types: frozenset[str] = frozenset()
     """Types of the notes that the set is about, in lower case; empty if it does not say."""
+    name: str = ""
+    """The name under which `load_records` knows the set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,7 @@ class RecordReader:
 
     name: str
     files: tuple[str, ...]
-    load: Callable[[Path], RecordSource]
+    load: Callable[[Path], RecordSet]
 
 
 def read_json(path: Path, what: str) -> Any:
