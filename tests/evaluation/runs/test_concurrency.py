@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import aclosing
 
 import pytest
 
 from epicrisis.core.errors import BudgetExceeded, EpicrisisError, ScopeViolation, StorageError
-from epicrisis.evaluation.runs.concurrency import run_concurrently, store_each
+from epicrisis.evaluation.runs.concurrency import run_concurrently
 
 
 class Work:
@@ -27,12 +28,14 @@ class Work:
             raise self.raises[item]
         return item
 
+    def keep(self, results: Sequence[int]) -> None:
+        for result in results:
+            self.kept.append(result)
+
     async def run(self, at_once: int, leave: bool = False) -> None:
         before = asyncio.all_tasks()
         try:
-            async with aclosing(
-                run_concurrently(range(40), self.do, store_each(self.kept.append), lambda _: None, at_once)
-            ) as results:
+            async with aclosing(run_concurrently(range(40), self.do, self.keep, lambda _: None, at_once)) as results:
                 async for _ in results:
                     if leave:
                         break

@@ -42,10 +42,10 @@ from epicrisis.evaluation.grading.grader import (
     Grader,
     GradeState,
     GradeStore,
-    grade_all,
     read_grades,
     verdict_format,
 )
+from epicrisis.evaluation.runs.concurrency import store_results
 from epicrisis.evaluation.runs.outcomes import STATES, Outcome, read_model_text, score_record
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
@@ -227,7 +227,7 @@ def grade_cases(
 
     gradable = (case for case in cases if case.gradable)
     missing = list(filterfalse(lambda case: store.is_done(case.key), gradable))
-    return grade_all(missing, grade_case, store, grader.client.concurrency)
+    return store_results(missing, grade_case, store.add, grader.client.concurrency)
 
 
 def open_correctness_store(

@@ -11,10 +11,8 @@ all other grades are final.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine, Hashable, Iterable, Mapping
-from contextlib import aclosing
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args, runtime_checkable
 
@@ -33,7 +31,6 @@ from epicrisis.core.errors import InputError
 from epicrisis.core.prompts import Prompt
 from epicrisis.core.serialization import to_json
 from epicrisis.corpus.reader_base import check_file
-from epicrisis.evaluation.runs.concurrency import run_concurrently, store_each
 from epicrisis.evaluation.runs.jsonl_store import JsonlStore, OtherRecipePolicy, StoredLine, read_stored_lines
 
 PROMPTS = "epicrisis.evaluation.grading.prompts"
@@ -45,7 +42,6 @@ GradeState: TypeAlias = Literal["judged", "unparsed", "failed"]
 STATES: tuple[GradeState, ...] = get_args(GradeState)
 
 T = TypeVar("T")
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,18 +184,6 @@ class GradeStore(JsonlStore[GradeLine[G]], Generic[G]):
     def failed(self) -> int:
         """The number of grades to be repeated."""
         return [*(line.grade.state for line in self.lines.values())].count("failed")
-
-
-async def grade_all(
-    items: Iterable[Item], grade: Callable[[Item], Coroutine[Any, Any, G]], store: GradeStore[G], concurrency: int = 1
-) -> AsyncGenerator[G, None]:
-    """Grade the items, and yield each grade once it is stored. Raises as `run_concurrently` does."""
-    # A caller that stops half-way ends the requests in flight at once, not when the generator is collected.
-    async with aclosing(
-        run_concurrently(items, grade, store_each(store.add), attrgetter("failure"), concurrency)
-    ) as grades:
-        async for one in grades:
-            yield one
 
 
 def read_grades(path: Path, line_type: type[GradeLine[G]]) -> tuple[dict[str, Any], dict[Hashable, G]]:

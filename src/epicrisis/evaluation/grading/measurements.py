@@ -22,9 +22,10 @@ from epicrisis.core.errors import InputError
 from epicrisis.core.types import EvidenceSpan, QuestionForm
 from epicrisis.evaluation.datasets.patient_records.populations import GENERATED_FACTS
 from epicrisis.evaluation.grading.computed_answers import WITH_FACTS, ComputedGrade, grade_computed, read_parts
-from epicrisis.evaluation.grading.grader import GradeLine, GradeState, GradeStore, grade_all
+from epicrisis.evaluation.grading.grader import GradeLine, GradeState, GradeStore
 from epicrisis.evaluation.grading.scored_answers import Ending, ScoredAnswer, read_answers
 from epicrisis.evaluation.runs.case import Condition
+from epicrisis.evaluation.runs.concurrency import store_results
 from epicrisis.evaluation.runs.jsonl_store import read_stored_lines
 
 MEASURES = "measures"
@@ -167,7 +168,7 @@ def measure_answers(
 ) -> AsyncGenerator[Measurement, None]:
     """Measure the answers, and yield the measurements that were missing. Raises as `run_concurrently` does."""
     missing = (answer for answer in answers if answer.measurable and not store.has_measured(answer))
-    return grade_all(missing, measurer.measure, store, measurer.concurrency)
+    return store_results(missing, measurer.measure, store.add, measurer.concurrency)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

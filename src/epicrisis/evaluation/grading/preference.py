@@ -24,7 +24,6 @@ from epicrisis.evaluation.grading.grader import (
     Grader,
     GradeState,
     GradeStore,
-    grade_all,
     read_grades,
     verdict_format,
 )
@@ -35,6 +34,7 @@ from epicrisis.evaluation.grading.human_verdicts import (
     PresentationOrder,
     swap_places,
 )
+from epicrisis.evaluation.runs.concurrency import store_results
 
 FORMAT = verdict_format(CHOICES, 400)
 
@@ -130,7 +130,7 @@ def grade_pairs(
         )
 
     missing = list(filterfalse(lambda item: store.is_done((item[0].id, item[1])), product(pairs, ORDERS)))
-    return grade_all(missing, grade_pair, store, grader.client.concurrency)
+    return store_results(missing, grade_pair, store.add, grader.client.concurrency)
 
 
 def read_pair_verdicts(path: Path, pairs: Sequence[BlindPair]) -> tuple[dict[str, Any], dict[str, PairVerdict]]:

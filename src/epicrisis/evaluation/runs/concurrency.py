@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
+from contextlib import aclosing
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from epicrisis.core.answers import Failure
 from epicrisis.core.errors import ContextOverflow, NotCached, ReplyTruncated, ReplyWithheld, RunStopped
@@ -64,14 +65,31 @@ async def run_concurrently(
         raise first_error
 
 
-def store_each(store: Callable[[R], None]) -> Callable[[Sequence[R]], None]:
-    """Return a `store` for `run_concurrently` from a function that stores one result."""
+class Result(Protocol):
+    """The result of a request, which may have failed."""
 
-    def store_results(results: Sequence[R]) -> None:
+    @property
+    def failure(self) -> Failure | None: ...
+
+
+S = TypeVar("S", bound=Result)
+
+
+async def store_results(
+    items: Iterable[T], work: Callable[[T], Coroutine[Any, Any, S]], store: Callable[[S], None], concurrency: int = 1
+) -> AsyncGenerator[S, None]:
+    """Yield the result of each item, which `store` has stored by then. Raises as `run_concurrently` does."""
+
+    def store_all(results: Sequence[S]) -> None:
         for result in results:
             store(result)
 
-    return store_results
+    # A caller that stops half-way ends the requests in flight at once, not when the generator is collected.
+    async with aclosing(
+        run_concurrently(items, work, store_all, lambda result: result.failure, concurrency)
+    ) as results:
+        async for result in results:
+            yield result
 
 
 class _FailureCount:

@@ -16,7 +16,6 @@ import heapq
 import re
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import combinations
@@ -42,7 +41,7 @@ from epicrisis.core.types import Document, Passage, Scope
 from epicrisis.corpus.chunking import split_by_characters
 from epicrisis.corpus.reader_base import Skipped, printable_path
 from epicrisis.corpus.readers import read_sources
-from epicrisis.evaluation.runs.concurrency import run_concurrently, store_each
+from epicrisis.evaluation.runs.concurrency import store_results
 from epicrisis.evaluation.runs.jsonl_store import JsonlStore, StoredLine
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.manifest import NAME as MANIFEST
@@ -195,7 +194,7 @@ def _words(text: str) -> set[str]:
     return set(_WORD.findall(text.casefold()))
 
 
-async def generate_questions(
+def generate_questions(
     passages: Sequence[Passage], client: ModelClient, store: QuestionStore, scope: Scope
 ) -> AsyncGenerator[GeneratedQuestion, None]:
     """Write questions about the passages without a line, and yield each result once it is stored.
@@ -213,14 +212,7 @@ async def generate_questions(
             reason = "nothing"
         return GeneratedQuestion(passage, reply.value, reason, reply.failure, reply.usage)
 
-    # A caller that stops half-way ends the requests in flight at once, not when the generator is collected.
-    async with aclosing(
-        run_concurrently(
-            missing, generate, store_each(store.add), lambda question: question.failure, client.concurrency
-        )
-    ) as questions:
-        async for question in questions:
-            yield question
+    return store_results(missing, generate, store.add, client.concurrency)
 
 
 def recipe(client: ModelClient) -> dict[str, Any]:

@@ -22,7 +22,6 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -47,7 +46,7 @@ from epicrisis.core.serialization import to_json
 from epicrisis.core.types import Question
 from epicrisis.corpus.jsonl import find_json_fault
 from epicrisis.evaluation.datasets.dataset import Dataset, sample_at_random
-from epicrisis.evaluation.runs.concurrency import run_concurrently, store_each
+from epicrisis.evaluation.runs.concurrency import store_results
 from epicrisis.evaluation.runs.jsonl_store import JsonlStore, StoredLine
 from epicrisis.evaluation.synthesis.example_documents import library_examples
 from epicrisis.library.library import LibraryStore
@@ -229,7 +228,7 @@ def _words(text: str) -> list[str]:
     return re.findall(r"\w+", text.casefold())
 
 
-async def solve_questions(
+def solve_questions(
     questions: Iterable[Question], client: ModelClient, store: SolutionStore, how: SolvingMethod, tries: int = ATTEMPTS
 ) -> AsyncGenerator[SolvedQuestion, None]:
     """Solve the questions without a line, and yield each result once it is stored. Failures are not stored.
@@ -257,12 +256,7 @@ async def solve_questions(
                 return SolvedQuestion(question, number, state, reply.value, usage=usage)
         return SolvedQuestion(question, number, state, usage=usage)
 
-    # A caller that stops half-way ends the requests in flight at once, not when the generator is collected.
-    async with aclosing(
-        run_concurrently(missing, solve, store_each(store.add), lambda solved: solved.failure, client.concurrency)
-    ) as results:
-        async for result in results:
-            yield result
+    return store_results(missing, solve, store.add, client.concurrency)
 
 
 def recipe(client: ModelClient, how: SolvingMethod, tries: int = ATTEMPTS) -> dict[str, Any]:
