@@ -38,7 +38,6 @@ from epicrisis.core.protocols import (
 from epicrisis.core.strategy_names import list_strategy_names
 from epicrisis.core.types import Example, Examples, Passage, Question, Ranking, Scope
 from epicrisis.evaluation.experiments import ensembles, model_comparison
-from epicrisis.evaluation.experiments.vote_sampling import VoteSampling
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.library.library import LibraryStore
 from epicrisis.models.chat.layers import Layer
@@ -70,6 +69,7 @@ from epicrisis.settings.settings import Settings
 from epicrisis.testing.chat import ScriptedModel, count_words
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.stores import MemoryStore, hash_content
+from tests.support.experiments import build_cases
 from tests.support.replies import fill
 
 ENCODER = HashingEncoder()
@@ -343,7 +343,7 @@ def compared(n: int) -> tuple[Case, ...]:
         Example(id=f"near/{i}", text=f"Another case {i}?", answer="It is so.", options=OPTIONS, choice="B")
         for i in range(5)
     )
-    return model_comparison.cases({"own": asked}, VoteSampling(), {"near": lambda question: Examples(shown)})
+    return build_cases(model_comparison, {"own": asked}, examples={"near": lambda question: Examples(shown)})
 
 
 def for_cases(settings: Settings, store: MemoryStore, cases: Sequence[Case], sample: int = 20) -> StrategyPlan:
@@ -388,8 +388,8 @@ def test_sample_of_cases_is_stratified_by_arm() -> None:
     for cases in (
         compared(60),
         compared(67),
-        ensembles.cases(asked, VoteSampling()),
-        ensembles.cases(asked[:7], VoteSampling()),
+        build_cases(ensembles, asked),
+        build_cases(ensembles, asked[:7]),
     ):
         known = [case.treatment.options["votes"].n if "votes" in case.treatment.options else 1 for case in cases]
         assert for_cases(settings, store, cases).calls.expected == pytest.approx(sum(known), rel=0.08)

@@ -6,13 +6,17 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from epicrisis.core.protocols import ChatModel
 from epicrisis.core.types import Passage, Question, Ranking
 from epicrisis.evaluation.analysis.table import Cell, Table
+from epicrisis.evaluation.experiments.arms import ExampleFinder, Study
+from epicrisis.evaluation.experiments.experiment import CaseInputs
 from epicrisis.evaluation.experiments.passage_source import PassageSource
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome, score_records
 from epicrisis.evaluation.runs.record import read_records
@@ -85,6 +89,24 @@ def evidence(**changes: Any) -> PassageSource:
 
 def reader(asked: Sequence[Question], curve: PositionCurve) -> ScriptedModel:
     return position_biased_reader({q.text: KeyPassage(key_of(q).text, q.gold or "") for q in asked}, curve)
+
+
+def build_cases(
+    module: Any,
+    asked: Sequence[Question] | Mapping[str, Sequence[Question]],
+    study: Study | None = None,
+    *,
+    examples: Mapping[str, ExampleFinder] | None = None,
+    settings: Settings | None = None,
+    **grid: Any,
+) -> tuple[Case, ...]:
+    """Return the cases of a module's experiment; without `grid` those of its default grid, at one temperature."""
+    by_set = asked if isinstance(asked, Mapping) else {"own": asked}
+    study = study or Study(PassageSource(), PROTOCOLS["corrected"])
+    study = study if examples is None else replace(study, examples=examples)
+    conditions = replace(module.EXPERIMENT.grid, **{"temperatures": (), **grid})
+    cases: tuple[Case, ...] = module.EXPERIMENT.cases(CaseInputs(by_set, study, conditions, settings or Settings()))
+    return cases
 
 
 def plan(pipeline: Pipeline, **changes: Any) -> RunPlan:

@@ -11,13 +11,13 @@ from epicrisis.core.answers import Answer, Usage
 from epicrisis.core.types import Example, Examples, Question
 from epicrisis.evaluation.analysis.findings import Findings
 from epicrisis.evaluation.experiments import ensembles, medprompt, model_comparison, openmedprompt
-from epicrisis.evaluation.experiments.openmedprompt import Sizes
 from epicrisis.evaluation.experiments.run_findings import read_findings
-from epicrisis.evaluation.experiments.vote_sampling import SHUFFLED, VoteSampling
+from epicrisis.evaluation.experiments.vote_sampling import SHUFFLED
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.energy import EquipmentEnergy, SessionEnergy
 from epicrisis.evaluation.runs.run_folder import Run, RunPlan
 from tests.support.correctness_marks import RIGHT, WRONG, marked_by
+from tests.support.experiments import build_cases
 from tests.support.run_folders import recipe
 
 N = 12
@@ -78,7 +78,7 @@ def some(_: Question) -> Examples:
 
 @cache
 def by_votes() -> Findings:
-    cases = ensembles.cases(CHOICE, VoteSampling(), votes=(1, 5, 20))
+    cases = build_cases(ensembles, CHOICE, votes=(1, 5, 20))
 
     def right(i: int, case: Case) -> bool:
         votes = int(str(case.condition.get("votes", 1)))
@@ -90,14 +90,14 @@ def by_votes() -> Findings:
 @cache
 def by_examples() -> Findings:
     sources = {"train-cot": some, "train-cot+reranker": some, "random": some, "fixed": some}
-    cases = medprompt.cases(CHOICE, VoteSampling(), sources)
+    cases = build_cases(medprompt, CHOICE, examples=sources)
     return found(medprompt.NAME, cases, lambda i, case: i % (2 + len(str(case.condition["examples"])) % 3) > 0, "own")
 
 
 @cache
 def by_model() -> Findings:
     asked = {"mirage/medqa": CHOICE[:6], "careqa": CHOICE[6:]}
-    cases = model_comparison.cases(asked, VoteSampling(), {"train-cot": some}, votes=20)
+    cases = build_cases(model_comparison, asked, examples={"train-cot": some}, votes=(20,))
     return found(
         model_comparison.NAME,
         cases,
@@ -109,8 +109,7 @@ def by_model() -> Findings:
 
 @cache
 def by_drafts() -> Findings:
-    sizes = Sizes((3, 5, 10), (0, 1, 5))
-    cases = openmedprompt.cases(OPEN, VoteSampling(), {"cot": some, "tot": some}, sizes=sizes)
+    cases = build_cases(openmedprompt, OPEN, examples={"cot": some, "tot": some}, votes=(3, 5, 10), ks=(0, 1, 5))
 
     def right(i: int, case: Case) -> bool:
         return (i + int(str(case.condition.get("n", 0)))) % 3 > 0

@@ -21,11 +21,11 @@ from epicrisis.models.chat.cache import ReplyCache
 from epicrisis.models.chat.loading import add_layers
 from epicrisis.settings.settings import ModelSettings
 from epicrisis.testing.chat import ScriptedModel
-from tests.support.experiments import answer, evidence, questions, reader
+from tests.support.experiments import answer, build_cases, evidence, questions, reader
 from tests.support.position_biased_reader import u_curve
 
 QUESTIONS = 6
-CASES = positions.cases(questions(QUESTIONS), Study(evidence(), PROTOCOLS["corrected"]), ks=(8,))
+CASES = build_cases(positions, questions(QUESTIONS), Study(evidence(), PROTOCOLS["corrected"]), ks=(8,))
 
 
 class Mortal(ScriptedModel):

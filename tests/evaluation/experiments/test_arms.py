@@ -19,7 +19,7 @@ from epicrisis.evaluation.runs.case import Case
 from epicrisis.pipeline.components import LibrarySearch
 from epicrisis.settings.settings import Settings
 from epicrisis.testing.scorers import TermOverlapReranker
-from tests.support.experiments import evidence, key_of, passage, questions
+from tests.support.experiments import build_cases, evidence, key_of, passage, questions
 from tests.support.hashed_encoder import opened_library
 
 # -- protocols and samples --------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def evidence_of_two(question: Question) -> dict[str, tuple[object, ...]]:
 
 def cases_of_two(protocol: StudyProtocol, seed: int = 0) -> tuple[Case, ...]:
     result = evidence(gold_passages=evidence_of_two)
-    return positions.cases([TWO], Study(result, protocol, seed=seed), ks=(8,), arms=("rag", "oracle"))
+    return build_cases(positions, [TWO], Study(result, protocol, seed=seed), ks=(8,), arms=("rag", "oracle"))
 
 
 def test_placed_cases_with_one_of_several_gold_documents_exclude_the_others() -> None:
@@ -179,7 +179,7 @@ def test_library_source_scores_candidates_by_their_own_words(library_search: Lib
 def test_cases_have_prompts_and_sampling_of_protocol() -> None:
     for name, protocol in PROTOCOLS.items():
         study = Study(evidence(), protocol)
-        for case in positions.cases(questions(1), study, ks=(8,), arms=("rag", "brief-context", "closed-book")):
+        for case in build_cases(positions, questions(1), study, ks=(8,), arms=("rag", "brief-context", "closed-book")):
             treatment = case.treatment
             assert (treatment.paper_prompts, treatment.top_p) == (protocol.prompts, protocol.top_p), name
     assert PROTOCOLS["corrected"].prompts is None
@@ -188,7 +188,10 @@ def test_cases_have_prompts_and_sampling_of_protocol() -> None:
 def test_cases_of_every_arm_are_built_from_real_library(library_search: LibrarySearch) -> None:
     sample = questions(5)
     study = Study(make_evidence(library_search), PROTOCOLS["corrected"])
-    result = [*positions.cases(sample, study, ks=(8,), arms=tuple(ARMS)), *attention_bias.cases(sample, study, k=8)]
+    result = [
+        *build_cases(positions, sample, study, ks=(8,), arms=tuple(ARMS)),
+        *build_cases(attention_bias, sample, study, ks=(8,)),
+    ]
     assert {case.condition["arm"] for case in result} == set(ARMS)
     for case in result:
         ranking = case.treatment.ranking
@@ -198,12 +201,17 @@ def test_cases_of_every_arm_are_built_from_real_library(library_search: LibraryS
         assert len(set(ranking.ids)) == len(ranking.ids) == (1 if case.condition["arm"] == "oracle" else 8)
         if case.condition.get("distractors") == "random":
             assert ranking.ids[4] == f"{case.question.gold_documents[0]}#0"
-    again = [*positions.cases(sample, study, ks=(8,), arms=tuple(ARMS)), *attention_bias.cases(sample, study, k=8)]
+    again = [
+        *build_cases(positions, sample, study, ks=(8,), arms=tuple(ARMS)),
+        *build_cases(attention_bias, sample, study, ks=(8,)),
+    ]
     assert again == result
 
 
 def test_cases_share_passages_in_memory(library_search: LibrarySearch) -> None:
-    cases = integration.cases({"set": questions(5)}, Study(make_evidence(library_search), PROTOCOLS["corrected"]), k=8)
+    cases = build_cases(
+        integration, {"set": questions(5)}, Study(make_evidence(library_search), PROTOCOLS["corrected"]), ks=(8,)
+    )
     result = [item for case in cases if case.treatment.ranking for item in case.treatment.ranking.passages]
     assert len(cases) == 25
     assert len({id(item) for item in result}) == len({item.id for item in result}) < len(result) / 4
@@ -212,4 +220,4 @@ def test_cases_share_passages_in_memory(library_search: LibrarySearch) -> None:
 def test_cases_with_hidden_gold_document_raise_input_error(library_search: LibrarySearch) -> None:
     hidden = Study(make_evidence(library_search, scope={"hide_gold": True}), PROTOCOLS["corrected"])
     with pytest.raises(InputError, match="5 of 5 questions have gold documents that the library does not hold"):
-        positions.cases(questions(5), hidden, ks=(8,))
+        build_cases(positions, questions(5), hidden, ks=(8,))

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from epicrisis.core.errors import InputError
 from epicrisis.core.prompts import unfence
 from epicrisis.core.protocols import ChatReply, ChatRequest, DeltaCallback
 from epicrisis.evaluation.analysis import statistics
@@ -18,7 +17,7 @@ from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.testing.chat import ScriptedModel
-from tests.support.experiments import evidence, key_of, near, passage, questions, reader, row, run
+from tests.support.experiments import build_cases, evidence, key_of, near, passage, questions, reader, row, run
 
 STUDY = Study(evidence(), PROTOCOLS["corrected"])
 DIFFERENCE = "difference to the same arm among retrieved documents"
@@ -40,7 +39,7 @@ class ByNeighbours(ScriptedModel):
 
 def test_cases_place_key_in_middle_of_retrieved_and_random_documents() -> None:
     sample = questions(4)
-    cases = attention_bias.cases(sample, STUDY)
+    cases = build_cases(attention_bias, sample, STUDY)
     assert len(cases) == 4 * 4
     for case in cases:
         if "distractors" not in case.condition:
@@ -70,23 +69,18 @@ def test_cases_never_use_gold_documents_as_distractors() -> None:
         }
     )
     for seed in range(8):
-        cases = attention_bias.cases(sample, Study(result, PROTOCOLS["corrected"], seed=seed))
+        cases = build_cases(attention_bias, sample, Study(result, PROTOCOLS["corrected"], seed=seed))
         for case in cases:
             if "distractors" in case.condition:
                 assert case.treatment.ranking is not None
                 assert len({"gold:0#0", "pool:3#0"} & set(case.treatment.ranking.ids)) == 1
 
 
-def test_cases_without_pool_raise_input_error() -> None:
-    with pytest.raises(InputError, match="random documents need a library"):
-        attention_bias.cases(questions(1), Study(evidence(pool=None), PROTOCOLS["corrected"]))
-
-
 @pytest.mark.long
 def test_tables_detect_reader_misled_by_retrieved_distractors(tmp_path: Path) -> None:
     sample = questions(60)
     model = ByNeighbours(reader(sample, lambda place, n: 0.9), reader(sample, lambda place, n: 1.0 if n == 1 else 0.5))
-    result = run(attention_bias.cases(sample, STUDY), model, tmp_path / "run")
+    result = run(build_cases(attention_bias, sample, STUDY), model, tmp_path / "run")
     (table,) = attention_bias.tables({"m": result}, remarks=PROTOCOLS["corrected"].notes)
     random, retrieved = (row(table, "m", "rag", 16, item) for item in ("random", "retrieved"))
     assert near(random[SHARE_COLUMN].value, 0.9, 60)
@@ -101,7 +95,7 @@ def test_tables_detect_reader_misled_by_retrieved_distractors(tmp_path: Path) ->
 @pytest.mark.slow
 def test_tables_show_no_difference_for_reader_biased_by_place(tmp_path: Path) -> None:
     sample = questions(60)
-    result = run(attention_bias.cases(sample, STUDY), reader(sample, lambda place, n: 0.6), tmp_path / "run")
+    result = run(build_cases(attention_bias, sample, STUDY), reader(sample, lambda place, n: 0.6), tmp_path / "run")
     (table,) = attention_bias.tables({"m": result})
     assert row(table, "m", "rag", 16, "random")[P_COLUMN] > 0.05
 

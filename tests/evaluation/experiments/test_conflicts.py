@@ -38,7 +38,7 @@ from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.pipeline.overrides import RunOverrides
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.testing.chat import ScriptedModel
-from tests.support.experiments import answer, evidence, near, questions, reader, row
+from tests.support.experiments import answer, build_cases, evidence, near, questions, reader, row
 from tests.support.position_biased_reader import u_curve
 from tests.support.strategies import NOT_FOUND, by_stage, finding, said, stage_of
 
@@ -394,7 +394,7 @@ def reply_with_conflicts(request: ChatRequest) -> str:
 def test_rules_table_detects_reader_that_follows_first_part(tmp_path: Path) -> None:
     n = 60
     study = Study(evidence(), PROTOCOLS["corrected"])
-    sample = positions.cases(questions(n), study, ks=(8,), places=(0, 100), arms=("rag", "brief-context"))
+    sample = build_cases(positions, questions(n), study, ks=(8,), places=(0, 100), arms=("rag", "brief-context"))
     asyncio.run(answer(sample, ScriptedModel(reply_with_conflicts), tmp_path / "run"))
     cases, rival = split_arms(read_records(tmp_path / "run" / RECORDS))
     table = conflicts_table(cases, rival, ("place",))
@@ -417,7 +417,7 @@ def test_rules_table_detects_reader_that_follows_first_part(tmp_path: Path) -> N
 def test_conflicts_table_of_consistent_reader_has_no_conflict(tmp_path: Path) -> None:
     sample = questions(12)
     study = Study(evidence(), PROTOCOLS["corrected"])
-    result = positions.cases(sample, study, ks=(8,), places=(50,), arms=("rag", "brief-context"))
+    result = build_cases(positions, sample, study, ks=(8,), places=(50,), arms=("rag", "brief-context"))
     asyncio.run(answer(result, reader(sample, u_curve()), tmp_path / "run"))
     cases, rival = split_arms(read_records(tmp_path / "run" / RECORDS))
     table = conflicts_table(cases, rival)

@@ -20,7 +20,7 @@ from epicrisis.evaluation.experiments.placement import PLACES, distinct_places, 
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
-from tests.support.experiments import evidence, near, passage, questions, reader, row, run
+from tests.support.experiments import build_cases, evidence, near, passage, questions, reader, row, run
 from tests.support.position_biased_reader import u_curve
 
 STUDY = Study(evidence(), PROTOCOLS["corrected"])
@@ -29,8 +29,7 @@ KS = context_length.KS
 
 
 def make_cases(asked: Sequence[Question], study: Study, **conditions: Any) -> tuple[Case, ...]:
-    defaults = {"ks": KS, "arms": context_length.ARMS, "at_least_keys": True}
-    return positions.cases(asked, study, **{**defaults, **conditions})
+    return build_cases(context_length, asked, study, **{"ks": KS, **conditions})
 
 
 def expected_share(k: int) -> float:
@@ -77,14 +76,14 @@ def test_cases_by_passages_read_long_key_document_alone() -> None:
     ]
     assert all(ranking and {"gold:0#0", "gold:0#1"} <= {*ranking.ids} for _, _, ranking in read)
     with pytest.raises(InputError, match="2 key passages do not fit among 1 passages"):
-        positions.cases(questions(1), two, ks=(1,), arms=("rag",))
+        build_cases(positions, questions(1), two, ks=(1,), arms=("rag",))
 
 
 def test_cases_equal_those_of_positions_where_both_ask() -> None:
     """So that a run of the one need not be paid for in the other."""
     sample = questions(2)
     longer = {case.key: case for case in make_cases(sample, STUDY)}
-    shared = positions.cases(sample, STUDY, ks=(8, 16), arms=("rag",))
+    shared = build_cases(positions, sample, STUDY, ks=(8, 16), arms=("rag",))
     assert shared
     assert [longer[case.key].treatment for case in shared] == [case.treatment for case in shared]
 

@@ -13,12 +13,15 @@ from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.types import Example, Examples, Question
 from epicrisis.evaluation.analysis.grouping import STATES
 from epicrisis.evaluation.experiments import ensembles, medprompt, model_comparison
-from epicrisis.evaluation.experiments.vote_sampling import COT, SC, SHUFFLED, ZERO, VoteSampling, usage_table
+from epicrisis.evaluation.experiments.arms import Study
+from epicrisis.evaluation.experiments.passage_source import PassageSource
+from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
+from epicrisis.evaluation.experiments.vote_sampling import COT, SC, SHUFFLED, ZERO, usage_table
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.settings.tables import VoteSettings
 from epicrisis.testing.chat import ScriptedModel
-from tests.support.experiments import row, run
+from tests.support.experiments import build_cases, row, run
 from tests.support.position_biased_reader import build_voter
 from tests.support.replies import fill
 
@@ -40,7 +43,7 @@ def make_biased_model(asked: Sequence[Question], first: float) -> ScriptedModel:
 
 
 def test_ensembles_cases_have_one_condition_each_with_most_votes_first() -> None:
-    cases = ensembles.cases(questions(1), VoteSampling(repeats=2, seed=5), votes=(1, 4))
+    cases = build_cases(ensembles, questions(1), Study(PassageSource(), PROTOCOLS["corrected"], 2, 5), votes=(1, 4))
     conditions = [(case.condition["arm"], case.condition.get("votes"), case.condition["repeat"]) for case in cases]
     assert conditions == [
         (ZERO, None, 0),
@@ -60,16 +63,16 @@ def test_ensembles_cases_have_one_condition_each_with_most_votes_first() -> None
     shuffled = next(case for case in cases if case.condition["arm"] == SHUFFLED)
     assert shuffled.treatment.options["votes"] == VoteSettings(n=4, shuffle=True)
     with pytest.raises(InputError, match="no arm is called magic: known are zero-shot, chain-of-thought"):
-        ensembles.cases(questions(1), VoteSampling(), arms=("magic",))
+        build_cases(ensembles, questions(1), arms=("magic",))
     with pytest.raises(InputError, match="question 'x' has no options or no gold letter"):
-        ensembles.cases([Question("Why?", id="x")], VoteSampling())
+        build_cases(ensembles, [Question("Why?", id="x")])
 
 
 @pytest.mark.slow
 def test_ensembles_cases_vary_temperature_for_one_number_of_votes(tmp_path: Path) -> None:
     """The one that is set is not asked twice; where it is varied the other tables are of that one alone."""
     sample = questions(6)
-    cases = ensembles.cases(sample, VoteSampling(), votes=(3, 1), temperatures=(1.0, 0.7, 0.3), arms=(COT, SHUFFLED))
+    cases = build_cases(ensembles, sample, votes=(3, 1), temperatures=(1.0, 0.7, 0.3), arms=(COT, SHUFFLED))
     first = [case for case in cases if case.question == sample[0]]
     votes_and_temperatures = [(case.condition.get("votes"), case.condition.get("temperature")) for case in first]
     assert votes_and_temperatures == [(None, None), (3, None), (1, None), (3, 0.3), (3, 1.0)]
@@ -88,9 +91,7 @@ def test_ensembles_cases_vary_temperature_for_one_number_of_votes(tmp_path: Path
 def test_ensembles_tables_show_shuffling_removes_order_bias(tmp_path: Path) -> None:
     """60 % of the votes go to what stands first: unshuffled they win where it is wrong, however many there are."""
     sample = questions()
-    outcomes = run(
-        ensembles.cases(sample, VoteSampling(), votes=(1, 12)), make_biased_model(sample, 0.6), tmp_path / "run"
-    )
+    outcomes = run(build_cases(ensembles, sample, votes=(1, 12)), make_biased_model(sample, 0.6), tmp_path / "run")
     methods, shuffling, by_votes = ensembles.tables({"voter": outcomes})
     few, many = (row(by_votes, "voter", SC, n)["share right"].value for n in (1, 12))
     assert few < 0.75
@@ -108,7 +109,7 @@ def test_ensembles_tables_show_shuffling_removes_order_bias(tmp_path: Path) -> N
 @pytest.mark.long
 def test_ensembles_tables_show_no_gain_by_shuffling_for_unbiased_model(tmp_path: Path) -> None:
     sample = questions()
-    cases = ensembles.cases(sample, VoteSampling(), votes=(4,), arms=(COT, SC, SHUFFLED))
+    cases = build_cases(ensembles, sample, votes=(4,), arms=(COT, SC, SHUFFLED))
     _, shuffling, _ = ensembles.tables({"voter": run(cases, make_biased_model(sample, 0.0), tmp_path / "run")})
     assert row(shuffling, "voter", 4)["difference to options as they are"].value == 0
 
@@ -158,7 +159,7 @@ def show_nothing(question: Question) -> Examples:
 def test_medprompt_tables_compare_examples_with_same_votes_without_examples(tmp_path: Path) -> None:
     sample = questions(40)
     sources = {"near": show_answer, "near+reranker": show_nothing, "random": show_nothing}
-    cases = medprompt.cases(sample, VoteSampling(), sources, votes=4)
+    cases = build_cases(medprompt, sample, examples=sources, votes=(4,))
     assert len(cases) == 40 * 4
     by_examples, which = medprompt.tables({"m": run(cases, make_helped_model(sample), tmp_path / "run")})
     assert row(by_examples, "m", "none")["share right"].value == 0.5
@@ -168,14 +169,14 @@ def test_medprompt_tables_compare_examples_with_same_votes_without_examples(tmp_
     assert [cells[1] for cells in which.rows] == ["near+reranker", "random"]
     assert row(which, "m", "random")["difference to the first library, or without reranker"].value == -0.5
     with pytest.raises(InputError, match="give a library of them with --examples NAME=LIBRARY"):
-        medprompt.cases(sample, VoteSampling(), {})
+        build_cases(medprompt, sample, examples={})
 
 
 def test_medprompt_cases_select_controls_by_arm(tmp_path: Path) -> None:
     sources = {"near": show_answer, "random": show_nothing, "fixed": show_nothing}
 
     def shown(*arms: str) -> list[object]:
-        cases = medprompt.cases(questions(1), VoteSampling(), sources, votes=2, arms=arms)
+        cases = build_cases(medprompt, questions(1), examples=sources, votes=(2,), arms=arms)
         return [case.condition["examples"] for case in cases]
 
     assert shown("none", "retrieved") == ["none", "near"]
@@ -184,7 +185,7 @@ def test_medprompt_cases_select_controls_by_arm(tmp_path: Path) -> None:
         shown("magic")
     sample = questions(4)
     alone = run(
-        medprompt.cases(sample, VoteSampling(), sources, votes=2, arms=["none"]),
+        build_cases(medprompt, sample, examples=sources, votes=(2,), arms=["none"]),
         make_helped_model(sample),
         tmp_path / "run",
     )
@@ -195,7 +196,7 @@ def test_medprompt_cases_select_controls_by_arm(tmp_path: Path) -> None:
 def test_models_tables_compare_with_one_prediction_and_with_same_votes(tmp_path: Path) -> None:
     """Errata P6: most of a gain over one prediction may be the votes'."""
     sample = {"one": questions(20), "two": questions(24)}
-    cases = model_comparison.cases(sample, VoteSampling(), {"near": show_answer}, votes=4)
+    cases = build_cases(model_comparison, sample, examples={"near": show_answer}, votes=(4,))
     outcomes = run(cases, make_helped_model(questions(24)), tmp_path / "run")
     gains, alone, board = model_comparison.tables({"m": outcomes})
     assert row(gains, "m", "one", "medprompt")["difference to zero-shot"].value == 0.75
@@ -208,4 +209,4 @@ def test_models_tables_compare_with_one_prediction_and_with_same_votes(tmp_path:
     assert row(gains, "m", "one", "medprompt")["difference to zero-shot"] is None
     assert [cells[1] for cells in board.rows] == ["medprompt", SHUFFLED]
     with pytest.raises(InputError, match="over one library of solved questions"):
-        model_comparison.cases(sample, VoteSampling(), {"a": show_answer, "b": show_nothing})
+        build_cases(model_comparison, sample, examples={"a": show_answer, "b": show_nothing})

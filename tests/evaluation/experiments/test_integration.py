@@ -37,7 +37,18 @@ from epicrisis.settings.settings import Settings
 from epicrisis.settings.tables import PreflightSettings
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.scorers import TermOverlapReranker
-from tests.support.experiments import evidence, found_for, key_of, near, questions, reader, retrieve, row, run
+from tests.support.experiments import (
+    build_cases,
+    evidence,
+    found_for,
+    key_of,
+    near,
+    questions,
+    reader,
+    retrieve,
+    row,
+    run,
+)
 from tests.support.position_biased_reader import u_curve
 
 SIZES = {"large": 36, "small": 12}
@@ -84,7 +95,7 @@ def ranking_of(case: Case) -> Ranking:
 
 @pytest.mark.slow
 def test_cases_have_each_condition_once_and_one_ranking_per_question() -> None:
-    cases = integration.cases(make_sets(), make_study(repeats=2))
+    cases = build_cases(integration, make_sets(), make_study(repeats=2))
     assert len(cases) == N * 2 * len(integration.ARMS)
     assert len({case.key for case in cases}) == len(cases)
     for case in cases:
@@ -102,11 +113,11 @@ def test_cases_have_each_condition_once_and_one_ranking_per_question() -> None:
 
 def test_cases_include_questions_without_gold_documents() -> None:
     bare = {"medmcqa": [replace(question, gold_documents=()) for question in questions(2)]}
-    assert len(integration.cases(bare, make_study())) == 2 * len(integration.ARMS)
+    assert len(build_cases(integration, bare, make_study())) == 2 * len(integration.ARMS)
 
 
 def test_cases_preflight_checks_ranking_that_is_read() -> None:
-    cases = integration.cases(make_sets(), make_study("published"))
+    cases = build_cases(integration, make_sets(), make_study("published"))
     for case in cases:
         verdict = case.treatment.preflight
         if case.condition["arm"] != "brief-context+preflight":
@@ -123,11 +134,12 @@ def test_cases_preflight_checks_ranking_that_is_read() -> None:
 def test_cases_preflight_uses_protocol_or_given_settings() -> None:
     """As coded it is called nowhere (errata C2)."""
     sample = {"one": questions(2)}
-    coded = integration.cases(sample, make_study("as-coded"), arms=("brief-context", "brief-context+preflight"))
+    coded = build_cases(integration, sample, make_study("as-coded"), arms=("brief-context", "brief-context+preflight"))
     assert {case.treatment.preflight for case in coded} == {False}
     assert {case.treatment.options["partition"] for case in coded} == {8}
     own = PreflightSettings(signal="dense-gap", n=5, threshold=0.5, depth=20)
-    (case, _) = integration.cases(sample, make_study("as-coded"), arms=("brief-context+preflight",), check=own)
+    settings = Settings(preflight=own)
+    (case, _) = build_cases(integration, sample, make_study("as-coded"), arms=(integration.CHECKED,), settings=settings)
     verdict = case.treatment.preflight
     assert isinstance(verdict, Preflight)
     assert (verdict.signal, verdict.n, verdict.threshold, verdict.depth) == ("dense-gap", 5, 0.5, 20)
@@ -137,21 +149,14 @@ def test_cases_preflight_uses_protocol_or_given_settings() -> None:
 def test_cases_with_missing_retriever_or_arm_raise_input_error() -> None:
     sample = make_sets()
     with pytest.raises(InputError, match="no arm is called oracle: known are chain-of-thought"):
-        integration.cases(sample, make_study(), arms=("oracle",))
-    with pytest.raises(InputError, match="arm mirage needs a search by several retrievers"):
-        integration.cases(sample, make_study(fused=None))
-    assert integration.cases(sample, make_study(fused=None), arms=("rag",))
-    with pytest.raises(InputError, match="by overlap needs a search by words"):
-        integration.cases(sample, make_study(words=None))
-    with pytest.raises(InputError, match="reranker-overlap needs a reranker"):
-        integration.cases(sample, make_study(reranker=None), check=PreflightSettings(signal="reranker-overlap"))
+        build_cases(integration, sample, make_study(), arms=("oracle",))
     with pytest.raises(InputError, match=r"1 of 1 question has no options or no gold letter .* needs both"):
-        integration.cases({"open": [Question("What?", gold="It does.")]}, make_study())
+        build_cases(integration, {"open": [Question("What?", gold="It does.")]}, make_study())
     with pytest.raises(InputError, match="draw at least one"):
-        integration.cases({"none": []}, make_study())
+        build_cases(integration, {"none": []}, make_study())
 
 
-@pytest.mark.parametrize("signal", ["overlap", "rank-biased-overlap", "dense-gap", "bm25-gap", "reranker-overlap"])
+@pytest.mark.parametrize("signal", ["overlap", "rank-biased-overlap", "dense-gap", "bm25-gap"])
 def test_preflight_verdict_over_real_library_equals_pipeline(library_search: LibrarySearch, signal: str) -> None:
     settings = Settings.model_validate({"preflight": {"signal": signal, "threshold": 0.1}, "rerank": {"name": "o"}})
     result = make_evidence(library_search, settings)
@@ -162,9 +167,14 @@ def test_preflight_verdict_over_real_library_equals_pipeline(library_search: Lib
     assert verdict == library_search.retriever.preflight(question.text, Scope(), signal=check.signal, **by)  # type: ignore[arg-type]
 
 
-def test_mirage_arm_over_real_library_fuses_available_retrievers(library_search: LibrarySearch) -> None:
-    cases = integration.cases(
-        {"one": questions(2)}, Study(make_evidence(library_search, Settings()), PROTOCOLS["corrected"]), mirage_k=8
+def test_mirage_arm_over_real_library_fuses_available_retrievers(
+    library_search: LibrarySearch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(integration, "MIRAGE_K", 8)
+    cases = build_cases(
+        integration,
+        {"one": questions(2)},
+        Study(make_evidence(library_search, Settings()), PROTOCOLS["corrected"]),
     )
     mirage = [case for case in cases if case.condition["arm"] == "mirage"]
     assert [len(ranking_of(case).ids) for case in mirage] == [8, 8]
@@ -198,7 +208,7 @@ def make_evidence(library_search: LibrarySearch, settings: Settings) -> PassageS
 def biased_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[Outcome, ...], list[int]]:
     """Return the run's folder, its outcomes and the number of documents of each prompt."""
     sample, folder = make_sets(), tmp_path_factory.mktemp("biased")
-    cases = integration.cases(sample, make_study())
+    cases = build_cases(integration, sample, make_study())
     model = reader([item for of in sample.values() for item in of], CURVE)
     result = run(cases, model, folder)
     return folder, result, [len(unfence(request.messages[-1].content)) for request in model.requests]
@@ -280,7 +290,9 @@ def test_mirage_remarks_name_replacing_retrievers(biased_run: tuple[Path, tuple[
 @pytest.mark.long
 def test_tables_of_unbiased_reader_show_no_significant_difference(tmp_path: Path) -> None:
     sample = make_sets()
-    cases = integration.cases(sample, make_study(), arms=("rag", "brief-context", "brief-context+preflight", "mirage"))
+    cases = build_cases(
+        integration, sample, make_study(), arms=("rag", "brief-context", "brief-context+preflight", "mirage")
+    )
     everyone = [item for of in sample.values() for item in of]
     result = run(cases, reader(everyone, lambda _, documents: 1.0 if documents == 1 else 0.7), tmp_path / "run")
     for table in integration.tables({"reader": result})[:-1]:

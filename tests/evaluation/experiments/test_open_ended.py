@@ -36,7 +36,7 @@ from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
-from tests.support.experiments import row
+from tests.support.experiments import build_cases, row
 from tests.support.grading import ARMS, WRITER, pair_records, paired, place_of, record
 from tests.support.grading import questions as open_questions
 from tests.support.grading import said as verdict
@@ -66,12 +66,12 @@ MEDQ = [OURS] * 14 + [RIVAL] * 6 + [None] * 28
 
 
 def test_cases_ask_each_question_of_both_arms() -> None:
-    cases = open_ended.cases(open_questions(3))
+    cases = build_cases(open_ended, open_questions(3))
     assert [case.condition["arm"] for case in cases] == [RIVAL, OURS] * 3
     assert all(case.treatment.strategy == case.condition["arm"] for case in cases)
     assert not any(case.treatment.preflight or case.treatment.ranking for case in cases)
     with pytest.raises(InputError, match="no question to ask"):
-        open_ended.cases([])
+        build_cases(open_ended, [])
 
 
 def reply_to_request(request: ChatRequest) -> str:
@@ -103,7 +103,7 @@ def test_open_ended_run_over_real_library_yields_verdicts(tmp_path: Path) -> Non
             Settings(k=8, citing="quotes", not_in_library="ask"), dict.fromkeys(ROLES, model), opened
         ) as pipeline:
             records = RecordStore(tmp_path / RECORDS, pipeline.recipe(), texts=False)
-            async for _ in answer_cases(pipeline, open_ended.cases(sample), records):
+            async for _ in answer_cases(pipeline, build_cases(open_ended, sample), records):
                 pass
         library.close()
 

@@ -8,10 +8,9 @@ from epicrisis.core.errors import InputError
 from epicrisis.core.types import Example, Examples, Question
 from epicrisis.evaluation.experiments import openmedprompt
 from epicrisis.evaluation.experiments.openmedprompt import BEST, CHOICE, LAST, ONE, REFINING, Sizes
-from epicrisis.evaluation.experiments.vote_sampling import VoteSampling
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.outcomes import Outcome
-from tests.support.experiments import row
+from tests.support.experiments import build_cases, row
 
 OPEN = [Question(f"What helps in case {i}?", form="open", id=str(i), gold=f"Drug {i}") for i in range(30)]
 FIVE = Examples(tuple(Example(id=f"e{i}", text=f"Example {i}?", answer="So.") for i in range(5)))
@@ -23,7 +22,7 @@ def describe_case(case: Case) -> tuple[object, ...]:
 
 
 def test_cases_vary_drafts_and_examples_separately() -> None:
-    cases = openmedprompt.cases(OPEN[:1], VoteSampling(), {"cot": lambda _: FIVE}, sizes=SIZES)
+    cases = build_cases(openmedprompt, OPEN[:1], examples={"cot": lambda _: FIVE}, votes=SIZES.ns, ks=SIZES.ks)
     sizes = [(7, 5), (5, 0), (5, 1), (5, 5), (3, 5)]
     assert [describe_case(case) for case in cases] == [
         (ONE, "none", 0, None),
@@ -40,7 +39,7 @@ def test_cases_vary_drafts_and_examples_separately() -> None:
 
 
 def test_cases_of_smaller_grid_use_only_named_sizes() -> None:
-    cases = openmedprompt.cases(OPEN, VoteSampling(), {"cot": lambda _: FIVE}, sizes=Sizes((3,), (2,)))
+    cases = build_cases(openmedprompt, OPEN, examples={"cot": lambda _: FIVE}, votes=(3,), ks=(2,))
     assert {describe_case(case)[2:] for case in cases} == {(0, None), (2, None), (2, 3)}
     outcomes = [
         Outcome(question=case.question.key, condition=case.condition, state="answered", right=right(case))
@@ -52,9 +51,9 @@ def test_cases_of_smaller_grid_use_only_named_sizes() -> None:
 
 def test_cases_without_answer_or_of_unknown_arm_raise_input_error() -> None:
     with pytest.raises(InputError, match="has no answer to mark by"):
-        openmedprompt.cases([Question("Why?", id="w")], VoteSampling(), {})
+        build_cases(openmedprompt, [Question("Why?", id="w")], examples={})
     with pytest.raises(InputError, match="no arm is called magic: known are multiple-choice, one-draft"):
-        openmedprompt.cases(OPEN, VoteSampling(), {}, arms=("magic",))
+        build_cases(openmedprompt, OPEN, examples={}, arms=("magic",))
 
 
 def test_question_with_options_is_asked_by_next_token_alone() -> None:
@@ -62,7 +61,7 @@ def test_question_with_options_is_asked_by_next_token_alone() -> None:
     choices = [
         Question("Which?", options={"A": "x", "B": "y"}, form="choice", id=str(i), gold="AB"[i % 2]) for i in range(8)
     ]
-    cases = openmedprompt.cases([*OPEN[:8], *choices], VoteSampling(), {}, arms=(CHOICE, ONE))
+    cases = build_cases(openmedprompt, [*OPEN[:8], *choices], examples={}, arms=(CHOICE, ONE))
     assert [describe_case(case) for case in cases] == [(ONE, "none", 0, None)] * 8 + [(CHOICE, "none", 0, None)] * 8
     assert {case.treatment.strategy for case in cases[8:]} == {"zero-shot"}
     outcomes = [
@@ -78,7 +77,7 @@ def test_question_with_options_is_asked_by_next_token_alone() -> None:
     assert [cells[1:4] for cells in one.rows] == [(CHOICE, "none", 0), (ONE, "none", 0)]
     assert row(one, "m", CHOICE)["share right"].value == 1.0
     assert row(one, "m", CHOICE)["difference to no examples"] is None
-    assert not openmedprompt.cases(choices, VoteSampling(), {}, arms=(ONE,))
+    assert not build_cases(openmedprompt, choices, examples={}, arms=(ONE,))
 
 
 def right(case: Case) -> bool:
@@ -91,7 +90,7 @@ def right(case: Case) -> bool:
 
 
 def test_tables_have_expected_shares() -> None:
-    cases = openmedprompt.cases(OPEN, VoteSampling(), {"cot": lambda _: FIVE}, sizes=SIZES)
+    cases = build_cases(openmedprompt, OPEN, examples={"cot": lambda _: FIVE}, votes=SIZES.ns, ks=SIZES.ks)
 
     def outcome(question: Question, condition: Condition, is_right: bool) -> Outcome:
         return Outcome(question=question.key, condition=condition, state="answered", right=is_right)

@@ -30,7 +30,18 @@ from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.testing.chat import ScriptedModel
-from tests.support.experiments import evidence, found_for, key_of, near, questions, reader, retrieve, row, run
+from tests.support.experiments import (
+    build_cases,
+    evidence,
+    found_for,
+    key_of,
+    near,
+    questions,
+    reader,
+    retrieve,
+    row,
+    run,
+)
 from tests.support.position_biased_reader import u_curve
 
 N = 48
@@ -59,7 +70,7 @@ def key_rank(case: Case) -> int:
 
 def test_cases_have_each_condition_once() -> None:
     sample = questions(3)
-    cases = positions.cases(sample, make_study(repeats=2), arms=EVERY_ARM)
+    cases = build_cases(positions, sample, make_study(repeats=2), arms=EVERY_ARM)
     placed = [arm for arm in ARMS if arm not in UNPLACED]
     assert len(cases) == 3 * 2 * (len(UNPLACED) + len(placed) * 2 * 5)
     assert len({case.key for case in cases}) == len(cases)
@@ -71,7 +82,9 @@ def test_cases_have_each_condition_once() -> None:
 @pytest.mark.parametrize("k", [8, 16])
 def test_cases_of_all_arms_read_same_passages_with_key_at_place(k: int) -> None:
     placed_cases = [
-        case for case in positions.cases(questions(4), make_study(), ks=(k,), arms=EVERY_ARM) if "k" in case.condition
+        case
+        for case in build_cases(positions, questions(4), make_study(), ks=(k,), arms=EVERY_ARM)
+        if "k" in case.condition
     ]
     sets = {(case.question.id, frozenset(ranking_of(case).ids)) for case in placed_cases}
     assert len(sets) == 4, "one set of passages a question"
@@ -88,13 +101,15 @@ def test_cases_of_all_arms_read_same_passages_with_key_at_place(k: int) -> None:
 
 def test_cases_reranked_put_key_at_one_rank() -> None:
     result = [
-        case for case in positions.cases(questions(2), make_study(), arms=("reranked",)) if case.question.id == "1"
+        case
+        for case in build_cases(positions, questions(2), make_study(), arms=("reranked",))
+        if case.question.id == "1"
     ]
     assert len({(case.condition["k"], ranking_of(case).ids) for case in result}) == 2
 
 
 def test_cases_fused_move_key_towards_its_word_rank() -> None:
-    cases = positions.cases(questions(1), make_study(), ks=(16,), arms=("rag", "fused"))
+    cases = build_cases(positions, questions(1), make_study(), ks=(16,), arms=("rag", "fused"))
     ranks = {(case.condition["arm"], case.condition["place"]): key_rank(case) for case in cases}
     assert [ranks["rag", place] for place in PLACES] == [0, 4, 8, 11, 15]
     assert ranks["fused", 0] == 0
@@ -102,7 +117,7 @@ def test_cases_fused_move_key_towards_its_word_rank() -> None:
 
 
 def test_cases_of_bounds_read_key_alone_or_nothing() -> None:
-    cases = positions.cases(questions(1), make_study(), arms=("oracle", "closed-book", "chain-of-thought"))
+    cases = build_cases(positions, questions(1), make_study(), arms=("oracle", "closed-book", "chain-of-thought"))
     assert [case.treatment.strategy for case in cases] == ["rag", "closed-book", "chain-of-thought"]
     assert ranking_of(cases[0]).passages == (key_of(cases[0].question),)
     assert cases[1].treatment.ranking is None
@@ -115,17 +130,16 @@ def test_cases_with_missing_documents_raise_input_error() -> None:
         gold_passages=lambda question: {} if question.id == "1" else {f"gold:{question.id}": (key_of(question),)}
     )
     with pytest.raises(InputError, match=r"1 of 3 questions has gold documents .*\(gold:1 of question '1'"):
-        positions.cases(sample, Study(lost, PROTOCOLS["corrected"]))
+        build_cases(positions, sample, Study(lost, PROTOCOLS["corrected"]))
     shallow = evidence(retrieve=lambda question, k: retrieve(question, 9))
     with pytest.raises(InputError, match=r"question '0': 8 documents other than the key ones .* needs 15"):
-        positions.cases(sample, Study(shallow, PROTOCOLS["corrected"]))
-    for without in ("reranker", "words"):
-        with pytest.raises(InputError, match="needs a"):
-            positions.cases(sample, Study(evidence(**{without: None}), PROTOCOLS["corrected"]), arms=EVERY_ARM)
+        build_cases(positions, sample, Study(shallow, PROTOCOLS["corrected"]))
+    with pytest.raises(InputError, match="needs a"):
+        build_cases(positions, sample, Study(evidence(reranker=None), PROTOCOLS["corrected"]), arms=EVERY_ARM)
     with pytest.raises(InputError, match="no arm is called map-reduce"):
-        positions.cases(sample, make_study(), arms=("map-reduce",))
+        build_cases(positions, sample, make_study(), arms=("map-reduce",))
     with pytest.raises(InputError, match="1 of 1 question has no options, no gold letter or no gold document"):
-        positions.cases([Question("What?", gold="It does.", gold_documents=("gold:0",))], make_study())
+        build_cases(positions, [Question("What?", gold="It does.", gold_documents=("gold:0",))], make_study())
 
 
 # -- protocols --------------------------------------------------------------------------------------------------------
@@ -133,7 +147,7 @@ def test_cases_with_missing_documents_raise_input_error() -> None:
 
 def test_cases_as_coded_partition_retrieved_order() -> None:
     """Errata C1: at every place the same prompts, while RAG reads the study's ranking."""
-    cases = positions.cases(questions(3), make_study("as-coded"), ks=(16,), arms=("rag", "brief-context"))
+    cases = build_cases(positions, questions(3), make_study("as-coded"), ks=(16,), arms=("rag", "brief-context"))
     for case in cases:
         if case.condition["arm"] == "brief-context":
             assert ranking_of(case).ids == retrieve(case.question, 16).ids
@@ -156,7 +170,7 @@ def test_run_as_coded_asks_and_reads_as_notebooks(tmp_path: Path, protocol: str)
         return "B. no\nThe trials differ." if "was extracted" in text else partial
 
     arms = ("rag", "brief-context", "closed-book")
-    cases = positions.cases(sample, make_study(protocol), ks=(8,), places=(50,), arms=arms)
+    cases = build_cases(positions, sample, make_study(protocol), ks=(8,), places=(50,), arms=arms)
     run(cases, ScriptedModel(script), tmp_path)
     answers = {
         (record.condition["arm"], record.answer.state, record.answer.choice)
@@ -174,7 +188,7 @@ def test_run_as_coded_asks_and_reads_as_notebooks(tmp_path: Path, protocol: str)
 
 
 def test_cases_as_published_leave_temperature_to_settings() -> None:
-    cases = positions.cases(questions(1), make_study("published"))
+    cases = build_cases(positions, questions(1), make_study("published"))
     assert {case.treatment.temperature for case in cases} == {None}
     assert {case.treatment.options["partition"] for case in cases if case.condition["arm"] == "brief-context"} == {4}
 
@@ -185,7 +199,9 @@ def test_cases_as_published_leave_temperature_to_settings() -> None:
 @pytest.fixture(scope="module")
 def biased_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Case], ScriptedModel, tuple[Outcome, ...]]:
     sample = questions(N)
-    cases = positions.cases(sample, make_study(), ks=(K,), arms=("rag", "brief-context", "oracle", "closed-book"))
+    cases = build_cases(
+        positions, sample, make_study(), ks=(K,), arms=("rag", "brief-context", "oracle", "closed-book")
+    )
     model = reader(sample, CURVE)
     return list(cases), model, run(cases, model, tmp_path_factory.mktemp("biased"))
 
@@ -245,7 +261,7 @@ def test_tables_show_u_curve_for_rag_and_flat_brief_context(
 @pytest.mark.long
 def test_tables_of_unbiased_reader_show_no_significant_difference(tmp_path: Path) -> None:
     sample = questions(N)
-    cases = positions.cases(sample, make_study(), ks=(8,), arms=("rag", "brief-context"))
+    cases = build_cases(positions, sample, make_study(), ks=(8,), arms=("rag", "brief-context"))
     result = run(cases, reader(sample, lambda place, documents: 1.0 if documents == 1 else 0.7), tmp_path / "run")
     for table in positions.tables({"reader": result}):
         assert min((cell for cell in table.column(P_COLUMN) if isinstance(cell, float)), default=1.0) > 0.05
@@ -365,7 +381,7 @@ def test_tables_with_missing_arm_or_place_show_no_difference() -> None:
 
 
 def test_cases_of_two_documents_have_two_ends_and_no_middle() -> None:
-    cases = positions.cases(questions(2), make_study(), ks=(2,), arms=("rag",))
+    cases = build_cases(positions, questions(2), make_study(), ks=(2,), arms=("rag",))
     assert [(case.condition["place"], key_rank(case)) for case in cases] == 2 * [(0, 0), (100, 1)]
     outcomes = [
         Outcome(question=item.question.key, condition=item.condition, state="answered", right=True, chance=0.5)

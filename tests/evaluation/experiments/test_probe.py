@@ -17,6 +17,7 @@ from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.retrieval.rankings import rank_in_order
 from tests.support import experiments
+from tests.support.experiments import build_cases
 from tests.support.position_biased_reader import KeyPassage, PositionCurve, position_biased_reader, u_curve
 
 N = 40
@@ -39,7 +40,7 @@ def run_probe(curve: PositionCurve, folder: Path) -> tuple[Table, ...]:
 
     evidence = probe.use_key_passages(experiments.evidence(retrieve=retrieve, gold_passages=lambda _: {}), keys)
     study = Study(evidence, PROTOCOLS["corrected"])
-    cases = positions.cases(dataset.questions, study, ks=(16,), places=probe.PLACES, arms=probe.ARMS)
+    cases = build_cases(positions, dataset.questions, study, ks=(16,), places=probe.PLACES, arms=probe.ARMS)
     reader = position_biased_reader(
         {q.text: KeyPassage(keys[q.id].text, q.gold or "") for q in dataset.questions}, curve
     )

@@ -27,12 +27,12 @@ from epicrisis.evaluation.runs.runner import answer_cases
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
-from tests.support.experiments import answer, evidence, plan, questions, reader, run
+from tests.support.experiments import answer, build_cases, evidence, plan, questions, reader, run
 from tests.support.position_biased_reader import u_curve
 from tests.support.run_folders import remove_volatile
 
 ASKED = questions(4)
-CASES = positions.cases(ASKED, Study(evidence(), PROTOCOLS["corrected"]), ks=(8,), arms=("rag", "brief-context"))
+CASES = build_cases(positions, ASKED, Study(evidence(), PROTOCOLS["corrected"]), ks=(8,), arms=("rag", "brief-context"))
 
 
 class Failing(ScriptedModel):
@@ -74,7 +74,9 @@ def test_run_of_other_seed_has_other_outcomes(tmp_path: Path) -> None:
     sample = questions(12)
     answers = []
     for seed in (0, 1):
-        cases = positions.cases(sample, Study(evidence(), PROTOCOLS["corrected"], seed=seed), ks=(8,), arms=("rag",))
+        cases = build_cases(
+            positions, sample, Study(evidence(), PROTOCOLS["corrected"], seed=seed), ks=(8,), arms=("rag",)
+        )
         answers.append([item.state for item in run(cases, reader(sample, u_curve()), tmp_path / str(seed))])
     assert answers[0] != answers[1]
 

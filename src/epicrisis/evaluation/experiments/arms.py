@@ -117,8 +117,6 @@ class Study:
         check_names(arms, ARMS)
         if "reranked" in arms and self.source.reranker is None:
             raise InputError("the arm `reranked` needs a reranker: give one with --reranker, or leave the arm out")
-        if "fused" in arms and self.source.words is None:
-            raise InputError("the arm fused needs a search by words: give one, or leave the arm out")
 
     def gather(self, questions: Sequence[Question], depth: int) -> tuple[QuestionPassages, ...]:
         """Return the key passages of each question, and enough retrieved passages for `depth` distractors.
@@ -215,9 +213,9 @@ class Study:
         return cases
 
 
-def unique_cases(parts: Iterable[Iterable[Case]]) -> tuple[Case, ...]:
-    """Return the cases of all parts, each once."""
-    return tuple({case.key: case for case in chain.from_iterable(parts)}.values())
+def unique_cases(cases: Iterable[Case]) -> tuple[Case, ...]:
+    """Return each case once."""
+    return tuple({case.key: case for case in cases}.values())
 
 
 def repeat_case(
@@ -243,7 +241,7 @@ def _order(
         name, reranker = source.reranker
         rescored = rerank(ranking, passages.question.text, reranker, name, len(ranking.hits))
         return group_by_document(rescored, source.count)
-    if arm == "fused" and source.words is not None:
+    if arm == "fused":
         by_words = [word[0] for word in source.words(passages.question, ranking.ids)]
         by_id = dict(zip(ranking.ids, ranking.passages, strict=True))
         fused = (item[0] for item in reciprocal_rank_fusion([ranking.ids, by_words], source.rrf_k))

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from epicrisis.core.errors import InputError
-from epicrisis.core.types import Question, Ranking
+from epicrisis.core.types import Ranking
 from epicrisis.evaluation.analysis.grouping import Group, make_accuracy_table, spread_over
 from epicrisis.evaluation.analysis.table import DIFFERENCES, SHARES, Table
-from epicrisis.evaluation.experiments.arms import Study, unique_cases
+from epicrisis.evaluation.experiments.arms import unique_cases
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
 from epicrisis.evaluation.experiments.outcome_groups import (
     OutcomesByModel,
@@ -40,32 +39,26 @@ _REMARK = (
 )
 
 
-def cases(questions: Sequence[Question], study: Study, *, k: int = K, arms: Sequence[str] = ARMS) -> tuple[Case, ...]:
+def build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
     """Build the cases. Conditions: `arm`, `k`, `place` (50), `distractors` and `repeat`; bounds have arm and repeat.
 
-    The random documents of a question are the same in every repeat. Raises InputError as `positions.cases` does, and
-    where the passage source has no pool.
+    The random documents of a question are the same in every repeat. Raises InputError as `positions.build_cases`
+    does.
     """
+    study, arms = inputs.study, inputs.grid.arms
     study.check(arms)
-    if study.source.pool is None:
-        raise InputError("random documents need a library to be drawn from: give the passage source a pool")
     pool = study.source.pool()
     built: list[Case] = []
-    for passages in study.gather(questions, k):
-        built += study.bound_cases(passages, arms)
-        random = shuffle_pool(pool, study.seed, passages.question.id, study.source.count)
-        rankings: list[tuple[Condition, Ranking]] = []
-        for distractors, others in ((RETRIEVED, None), (RANDOM, random)):
-            condition: Condition = {"k": k, "place": MIDDLE, "distractors": distractors}
-            rankings.append((condition, passages.place(k, MIDDLE, others)))
-        built += study.placed_cases(passages, arms, rankings)
-    return tuple(built)
-
-
-def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
-    """Build the cases of every k; the bounds are asked once."""
-    questions, arms = inputs.all_questions(), inputs.grid.arms
-    return unique_cases(cases(questions, inputs.study, k=k, arms=arms) for k in inputs.grid.ks)
+    for k in inputs.grid.ks:
+        for passages in study.gather(inputs.all_questions(), k):
+            built += study.bound_cases(passages, arms)
+            random = shuffle_pool(pool, study.seed, passages.question.id, study.source.count)
+            rankings: list[tuple[Condition, Ranking]] = []
+            for distractors, others in ((RETRIEVED, None), (RANDOM, random)):
+                condition: Condition = {"k": k, "place": MIDDLE, "distractors": distractors}
+                rankings.append((condition, passages.place(k, MIDDLE, others)))
+            built += study.placed_cases(passages, arms, rankings)
+    return unique_cases(built)
 
 
 def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
@@ -99,7 +92,7 @@ def _groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[Group]:
 EXPERIMENT = Experiment(
     name=NAME,
     question="Is the middle lost because of the place, or because of the documents around it? (BriefContext, Figure 6)",
-    cases=_build_cases,
+    cases=build_cases,
     tables=outcome_tables(tables),
     sets=(PUBMEDQA,),
     grid=Grid(ARMS, (K,)),

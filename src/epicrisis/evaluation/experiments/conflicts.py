@@ -22,7 +22,7 @@ from epicrisis.evaluation.experiments.arms import condition_order, pair_key
 from epicrisis.evaluation.experiments.experiment import Experiment, Grid, Runs
 from epicrisis.evaluation.experiments.outcome_groups import add_notes, group_conditions
 from epicrisis.evaluation.experiments.placement import PLACES
-from epicrisis.evaluation.experiments.positions import KS, PUBMEDQA, build_placed_cases
+from epicrisis.evaluation.experiments.positions import KS, PUBMEDQA, build_cases
 from epicrisis.evaluation.runs.case import Condition
 from epicrisis.evaluation.runs.outcomes import Outcome, score_records
 from epicrisis.evaluation.runs.record import RunRecord
@@ -289,7 +289,7 @@ def _tables_of_runs(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
 EXPERIMENT = Experiment(
     name="conflicts",
     question="What happens to a question whose parts state different choices? (BriefContext, Figure 4)",
-    cases=build_placed_cases,
+    cases=build_cases,
     tables=_tables_of_runs,
     sets=(PUBMEDQA,),
     grid=Grid((RIVAL, OURS), KS, PLACES),

@@ -92,7 +92,7 @@ def _slopes(by_k: Mapping[tuple[int], Sequence[Outcome]]) -> dict[grouping.Pairi
 EXPERIMENT = Experiment(
     name=NAME,
     question="Is a short context read better than a long one with the same key document? (BriefContext, Figure 5)",
-    cases=partial(positions.build_placed_cases, at_least_keys=True),
+    cases=partial(positions.build_cases, at_least_keys=True),
     tables=outcome_groups.outcome_tables(tables),
     sets=(positions.PUBMEDQA,),
     grid=Grid(ARMS, KS, PLACES),

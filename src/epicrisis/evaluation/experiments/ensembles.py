@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from epicrisis.core.types import Question
 from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, Group, make_accuracy_table
 from epicrisis.evaluation.analysis.table import PlotSpec, Table
 from epicrisis.evaluation.experiments import vote_sampling
@@ -45,48 +44,35 @@ _NOTES = (
 )
 
 
-def cases(
-    questions: Sequence[Question],
-    sampling: vote_sampling.VoteSampling,
-    *,
-    votes: Sequence[int] = VOTES,
-    temperatures: Sequence[float] = (),
-    arms: Sequence[str] = ARMS,
-) -> tuple[Case, ...]:
+def build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
     """Build the cases. Conditions: `arm`, `repeat`, for self-consistency `votes`, and `temperature` where it is not the
-    sampling's own. The largest number of votes comes first, and fills the cache for the others.
+    votes' own. The largest number of votes comes first, and fills the cache for the others.
 
     Raises InputError for an unknown arm, or a question without a gold letter.
     """
-    check_names(arms, ARMS)
-    vote_sampling.check_choices(questions)
+    grid = inputs.grid
+    check_names(grid.arms, ARMS)
+    vote_sampling.check_choices(inputs.all_questions())
     built: list[Case] = []
-    for question in questions:
-        for arm in arms:
+    for question, of_set in inputs.questions_with_set():
+        for arm in grid.arms:
+            condition: Condition = {**of_set, "arm": arm}
             if arm in (vote_sampling.ZERO, vote_sampling.COT):
                 strategy: str = "zero-shot" if arm == vote_sampling.ZERO else "chain-of-thought"
-                built += sampling.cases(question, {"arm": arm}, RunOverrides(options={"strategy": strategy}))
+                built += inputs.repeat(question, condition, RunOverrides(options={"strategy": strategy}))
                 continue
             shuffle = arm == vote_sampling.SHUFFLED
-            for n in sorted(votes, reverse=True):
-                overrides = RunOverrides(
-                    options={"strategy": "self-consistency", "votes": sampling.votes(n, shuffle=shuffle)}
-                )
-                built += sampling.cases(question, {"arm": arm, "votes": n}, overrides)
-            n = vote_sampling.preferred_size(N, votes)
-            for temperature in sorted({*temperatures} - {sampling.voting.temperature}):
-                voting = sampling.votes(n, shuffle=shuffle).model_copy(update={"temperature": temperature})
-                condition: Condition = {"arm": arm, "votes": n, "temperature": temperature}
-                built += sampling.cases(
-                    question, condition, RunOverrides(options={"strategy": "self-consistency", "votes": voting})
-                )
+            for n in sorted(grid.votes, reverse=True):
+                voting = vote_sampling.set_votes(inputs, n, shuffle=shuffle)
+                overrides = RunOverrides(options={"strategy": "self-consistency", "votes": voting})
+                built += inputs.repeat(question, {**condition, "votes": n}, overrides)
+            n = vote_sampling.preferred_size(N, grid.votes)
+            for temperature in sorted({*grid.temperatures} - {inputs.settings.votes.temperature}):
+                voting = vote_sampling.set_votes(inputs, n, shuffle=shuffle)
+                voting = voting.model_copy(update={"temperature": temperature})
+                overrides = RunOverrides(options={"strategy": "self-consistency", "votes": voting})
+                built += inputs.repeat(question, {**condition, "votes": n, "temperature": temperature}, overrides)
     return tuple(built)
-
-
-def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
-    grid, sampling = inputs.grid, vote_sampling.sampling_of(inputs)
-    build = partial(cases, sampling=sampling, votes=grid.votes, temperatures=grid.temperatures, arms=grid.arms)
-    return vote_sampling.cases_by_set(inputs, build)
 
 
 def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
@@ -155,7 +141,7 @@ def _temperature_groups(model: str, outcomes: Sequence[Outcome]) -> Iterator[Gro
 EXPERIMENT = Experiment(
     name=NAME,
     question="What do votes and shuffled options bring? (Context retrieval, Tables 1 to 3, Figure 2)",
-    cases=_build_cases,
+    cases=build_cases,
     tables=vote_sampling.vote_tables(tables, ("arm", "votes", "temperature")),
     sets=vote_sampling.QUESTION_SETS,
     grid=Grid(ARMS, votes=VOTES, temperatures=TEMPERATURES),

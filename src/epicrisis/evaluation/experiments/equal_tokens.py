@@ -141,8 +141,6 @@ def _refuse_settings(settings: Settings) -> None:
 
 def _find_evidence(source: PassageSource, question: Question, grid: Grid) -> tuple[Ranking, SentenceRanking | None]:
     """Return the ranking of passages for all arms, and its sentences if an arm selects sentences."""
-    if source.rank_passages is None or source.rank_sentences is None:
-        raise InputError(f"{NAME} ranks passages and sentences: give a library with an encoder")
     ranking = source.rank_passages(question, grid.ks[0])
     if not any(ARMS[arm].strategy == "focused" for arm in grid.arms):
         return ranking, None

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -14,9 +14,10 @@ from typing import Literal, TypeAlias
 from epicrisis.core.types import Question, QuestionForm
 from epicrisis.evaluation.analysis.conclusions import draw_conclusions
 from epicrisis.evaluation.analysis.table import PlotSpec, Table
-from epicrisis.evaluation.experiments.arms import Study
-from epicrisis.evaluation.runs.case import Case
+from epicrisis.evaluation.experiments.arms import Study, repeat_case
+from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
+from epicrisis.pipeline.overrides import RunOverrides
 from epicrisis.settings.settings import Settings
 
 CORRECTED = "corrected"
@@ -82,6 +83,16 @@ class CaseInputs:
     def all_questions(self) -> list[Question]:
         """Return the questions of all sets, in the order of the sets."""
         return list(chain.from_iterable(self.questions.values()))
+
+    def questions_with_set(self) -> Iterator[tuple[Question, Condition]]:
+        """Yield each question with the condition `set`, which is left out if there is only one set."""
+        for name, questions in self.questions.items():
+            for question in questions:
+                yield question, {"set": name} if len(self.questions) > 1 else {}
+
+    def repeat(self, question: Question, condition: Condition, overrides: RunOverrides) -> list[Case]:
+        """Return one case per repeat, each with its own seed."""
+        return repeat_case(question, condition, overrides, self.study.seed, self.study.repeats)
 
 
 def conclude_from_tables(_: Runs, tables: Sequence[Table]) -> tuple[str, ...]:

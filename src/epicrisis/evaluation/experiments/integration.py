@@ -33,7 +33,7 @@ from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.retrieval.preflight import BM25_SIGNALS, choose_rule, compare_rankings
-from epicrisis.retrieval.rankings import rerank, take_first
+from epicrisis.retrieval.rankings import take_first
 from epicrisis.settings.tables import PreflightSettings
 
 NAME = "integration"
@@ -57,41 +57,27 @@ _AVERAGES = (
 )
 
 
-def cases(
-    questions: Mapping[str, Sequence[Question]],
-    study: Study,
-    *,
-    k: int = K,
-    mirage_k: int = MIRAGE_K,
-    arms: Sequence[str] = ARMS,
-    check: PreflightSettings | None = None,
-) -> tuple[Case, ...]:
+def build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
     """Build the cases of questions by set. Conditions: `dataset`, `arm`, `repeat`, and `k` of arms that read passages.
 
-    All arms but `mirage` read the first `k` documents or passages of one ranking, and the preflight check inspects the
-    same ranking by `check` (default: the protocol's). Raises InputError where a question has no gold letter, or an arm
-    lacks what it needs.
+    All arms but `mirage` read the first k documents or passages of one ranking, and the preflight check inspects the
+    same ranking. Raises InputError where a question has no gold letter, an arm lacks what it needs, or the settings
+    have a reranker.
     """
-    check = check or study.protocol.preflight
-    source = study.source
+    settings, study, arms = inputs.settings, inputs.study, inputs.grid.arms
+    if settings.rerank.name is not None:
+        raise InputError("this experiment reads passages in the order of the search: leave rerank out of the settings")
+    # The check of the protocol, unless the settings have their own.
+    check = study.protocol.preflight if settings.preflight == PreflightSettings() else settings.preflight
     check_names(arms, (*ARMS, CLOSED))
-    if MIRAGE in arms and source.fused is None:
-        raise InputError("the arm mirage needs a search by several retrievers: give one, or leave the arm out")
-    if CHECKED in arms and check.enabled:
-        signal = check.signal or "overlap"
-        if signal in BM25_SIGNALS and source.words is None:
-            raise InputError(f"the preflight check by {signal} needs a search by words: give one, or leave it out")
-        if signal == "reranker-overlap" and source.reranker is None:
-            raise InputError(
-                "the preflight check by reranker-overlap needs a reranker: give one, or choose another signal"
-            )
-    depth = max(k, check.depth) if CHECKED in arms else k
     built: list[Case] = []
-    for dataset, dataset_questions in questions.items():
-        for passages in study.retrieve(dataset_questions, depth):
-            for arm in arms:
-                built += _arm_cases(study, passages, {"dataset": dataset, "arm": arm}, k, mirage_k, check)
-    return tuple(built)
+    for k in inputs.grid.ks:
+        depth = max(k, check.depth) if CHECKED in arms else k
+        for dataset, questions in inputs.questions.items():
+            for passages in study.retrieve(questions, depth):
+                for arm in arms:
+                    built += _arm_cases(study, passages, {"dataset": dataset, "arm": arm}, k, check)
+    return unique_cases(built)
 
 
 def _arm_cases(
@@ -99,14 +85,13 @@ def _arm_cases(
     passages: QuestionPassages,
     condition: Mapping[str, str],
     k: int,
-    mirage_k: int,
     check: PreflightSettings,
 ) -> list[Case]:
     arm, source = condition["arm"], study.source
     if arm in UNPLACED:
         return study.cases(passages, condition)
-    if arm == MIRAGE and source.fused is not None:
-        return study.cases(passages, {**condition, "k": mirage_k}, source.fused(passages.question, mirage_k))
+    if arm == MIRAGE:
+        return study.cases(passages, {**condition, "k": MIRAGE_K}, source.fused(passages.question, MIRAGE_K))
     verdict: bool | Preflight = False
     if arm == CHECKED and check.enabled:
         verdict = preflight_verdict(source, passages.question, passages.retrieved, check)
@@ -116,7 +101,10 @@ def _arm_cases(
 def preflight_verdict(
     source: PassageSource, question: Question, ranking: Ranking, check: PreflightSettings
 ) -> Preflight:
-    """Return the verdict on this ranking, whose first hits are ranked again as the signal requires."""
+    """Return the verdict on this ranking, whose first hits are ranked again by words if the signal requires it.
+
+    A signal with a reranker needs one in the settings, which this experiment refuses.
+    """
     top = take_first(ranking, check.depth, source.count)
     rule = choose_rule(
         check.rule,
@@ -127,38 +115,16 @@ def preflight_verdict(
         n=check.n,
         threshold=check.threshold,
     )
-    words = source.words(question, top.ids) if source.words and top.hits and rule.signal in BM25_SIGNALS else ()
-    rescored = None
-    if source.reranker is not None and rule.signal == "reranker-overlap":
-        name, reranker = source.reranker
-        rescored = _scores(rerank(top, question.text, reranker, name, len(top.hits)))
+    words = source.words(question, top.ids) if top.hits and rule.signal in BM25_SIGNALS else ()
     # The best passage of each document comes before its others.
-    best_first = sorted(_scores(top), key=lambda score: score[1], reverse=True)
-    return compare_rankings(best_first, words, rescored, rule, depth=check.depth, count=source.count)
+    best_first = sorted(((hit.passage.id, hit.score) for hit in top.hits), key=lambda score: score[1], reverse=True)
+    return compare_rankings(best_first, words, None, rule, depth=check.depth, count=source.count)
 
 
-def _scores(ranking: Ranking) -> list[tuple[str, float]]:
-    return [(hit.passage.id, hit.score) for hit in ranking.hits]
-
-
-def build_retrieved_cases(inputs: CaseInputs) -> tuple[Case, ...]:
-    """Build the cases of every k, without placing documents; arms without documents are asked once.
-
-    Raises InputError where the settings have a reranker.
-    """
-    settings = inputs.settings
-    if settings.rerank.name is not None:
-        raise InputError("this experiment reads passages in the order of the search: leave rerank out of the settings")
-    # The check of the protocol, unless the settings have their own.
-    check = None if settings.preflight == PreflightSettings() else settings.preflight
-    questions, study, arms = inputs.questions, inputs.study, inputs.grid.arms
-    return unique_cases(cases(questions, study, k=k, arms=arms, check=check) for k in inputs.grid.ks)
-
-
-def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
+def _build_cases_of_one_k(inputs: CaseInputs) -> tuple[Case, ...]:
     if len(inputs.grid.ks) > 1:
         raise InputError(f"{NAME} reads one k: give -k once, and run it again for another")
-    return build_retrieved_cases(inputs)
+    return build_cases(inputs)
 
 
 def mirage_remarks(records: Iterable[RunRecord]) -> tuple[str, ...]:
@@ -342,7 +308,7 @@ def _tables_of_runs(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
 EXPERIMENT = Experiment(
     name=NAME,
     question="Are reasoning, RAG and BriefContext right on the passages of a real search? (BriefContext, Figure 3)",
-    cases=_build_cases,
+    cases=_build_cases_of_one_k,
     tables=_tables_of_runs,
     sets=SETS,
     grid=Grid(ARMS, (K,)),
@@ -374,7 +340,7 @@ EXPERIMENT = Experiment(
 COST = Experiment(
     name="cost",
     question="What does map-reduce cost, predicted and measured? (BriefContext, equations 4 and 5)",
-    cases=build_retrieved_cases,
+    cases=build_cases,
     tables=token_costs.tables,
     sets=(PUBMEDQA,),
     grid=Grid((RAG, BRIEF, CHECKED, CLOSED), (K,)),

@@ -6,15 +6,14 @@ reranker. The rivals are the same votes without examples (errata P6), and exampl
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from epicrisis.core.errors import InputError
-from epicrisis.core.types import Question
 from epicrisis.evaluation.analysis.grouping import Group, make_accuracy_table
 from epicrisis.evaluation.analysis.table import DIFFERENCES, SHARES, PlotSpec, Table
 from epicrisis.evaluation.experiments import vote_sampling
-from epicrisis.evaluation.experiments.arms import ExampleFinder, check_names
+from epicrisis.evaluation.experiments.arms import check_names
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
 from epicrisis.evaluation.experiments.outcome_groups import OutcomesByModel, select, values_of
 from epicrisis.evaluation.runs.case import Case
@@ -37,42 +36,30 @@ _NOTES = (
 )
 
 
-def cases(
-    questions: Sequence[Question],
-    sampling: vote_sampling.VoteSampling,
-    sources: Mapping[str, ExampleFinder],
-    *,
-    votes: int = VOTES,
-    arms: Sequence[str] = ARMS,
-) -> tuple[Case, ...]:
+def build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
     """Build the cases. Conditions: `arm`, `examples` (the source's name, or `none`) and `repeat`.
 
     The sources of one question are adjacent. Raises InputError without a source, for an unknown arm, or for a question
     without a gold letter.
     """
+    arms, sources = inputs.grid.arms, inputs.study.examples
+    voting = vote_sampling.set_votes(inputs, vote_sampling.single_votes(inputs, NAME), shuffle=True)
     check_names(arms, ARMS)
     if not sources:
         raise InputError("this experiment shows solved questions: give a library of them with --examples NAME=LIBRARY")
-    vote_sampling.check_choices(questions)
-    voting = sampling.votes(votes, shuffle=True)
+    vote_sampling.check_choices(inputs.all_questions())
     built: list[Case] = []
-    for question in questions:
+    for question, of_set in inputs.questions_with_set():
         if vote_sampling.NO_EXAMPLES in arms:
+            condition = {**of_set, "arm": vote_sampling.SHUFFLED, "examples": vote_sampling.NO_EXAMPLES}
             overrides = RunOverrides(options={"strategy": "self-consistency", "votes": voting})
-            built += sampling.cases(
-                question, {"arm": vote_sampling.SHUFFLED, "examples": vote_sampling.NO_EXAMPLES}, overrides
-            )
+            built += inputs.repeat(question, condition, overrides)
         for name, find in sources.items():
             if (name if name in CONTROLS else RETRIEVED) in arms:
+                condition = {**of_set, "arm": vote_sampling.MEDPROMPT, "examples": name}
                 overrides = RunOverrides(options={"strategy": "medprompt", "votes": voting}, examples=find(question))
-                built += sampling.cases(question, {"arm": vote_sampling.MEDPROMPT, "examples": name}, overrides)
+                built += inputs.repeat(question, condition, overrides)
     return tuple(built)
-
-
-def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
-    sampling, votes = vote_sampling.sampling_of(inputs), vote_sampling.single_votes(inputs, NAME)
-    build = partial(cases, sampling=sampling, sources=inputs.study.examples, votes=votes, arms=inputs.grid.arms)
-    return vote_sampling.cases_by_set(inputs, build)
 
 
 def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
@@ -104,7 +91,7 @@ def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table
 EXPERIMENT = Experiment(
     name=NAME,
     question="What do solved questions bring, and does it matter which? (Context retrieval, Tables 5 to 7)",
-    cases=_build_cases,
+    cases=build_cases,
     tables=vote_sampling.vote_tables(tables, ("arm", "examples")),
     sets=vote_sampling.QUESTION_SETS,
     grid=Grid(ARMS, votes=(VOTES,)),

@@ -7,11 +7,10 @@ shown against both, since the study compares twenty votes with one prediction (e
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import product
 
 from epicrisis.core.errors import InputError
-from epicrisis.core.types import Question
 from epicrisis.evaluation.analysis.grouping import (
     SHARE_COLUMN,
     Group,
@@ -21,7 +20,7 @@ from epicrisis.evaluation.analysis.grouping import (
 )
 from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table
 from epicrisis.evaluation.experiments import vote_sampling
-from epicrisis.evaluation.experiments.arms import ExampleFinder, check_names
+from epicrisis.evaluation.experiments.arms import check_names
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
 from epicrisis.evaluation.experiments.outcome_groups import OutcomesByModel, all_outcomes, select, values_of
 from epicrisis.evaluation.runs.case import Case
@@ -40,27 +39,20 @@ _LEADERBOARD_NOTE = (
 )
 
 
-def cases(
-    questions_by_set: Mapping[str, Sequence[Question]],
-    sampling: vote_sampling.VoteSampling,
-    sources: Mapping[str, ExampleFinder],
-    *,
-    votes: int = VOTES,
-    arms: Sequence[str] = ARMS,
-) -> tuple[Case, ...]:
+def build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
     """Build the cases of questions by set. Conditions: `set`, `arm`, `repeat`.
 
     Raises InputError for an unknown arm, without exactly one source of examples, or for a question without a gold
     letter.
     """
-    check_names(arms, ARMS)
-    if len(sources) != 1:
+    voting = vote_sampling.set_votes(inputs, vote_sampling.single_votes(inputs, NAME), shuffle=True)
+    check_names(inputs.grid.arms, ARMS)
+    if len(inputs.study.examples) != 1:
         raise InputError("models are compared over one library of solved questions: give it with --examples")
-    (find,) = sources.values()
-    voting = sampling.votes(votes, shuffle=True)
+    (find,) = inputs.study.examples.values()
+    vote_sampling.check_choices(inputs.all_questions())
     built: list[Case] = []
-    for name, questions in questions_by_set.items():
-        vote_sampling.check_choices(questions)
+    for name, questions in inputs.questions.items():
         for question in questions:
             overrides_by_arm = {
                 vote_sampling.ZERO: RunOverrides(options={"strategy": "zero-shot"}),
@@ -69,15 +61,9 @@ def cases(
                     options={"strategy": "medprompt", "votes": voting}, examples=find(question)
                 ),
             }
-            for arm in arms:
-                built += sampling.cases(question, {"set": name, "arm": arm}, overrides_by_arm[arm])
+            for arm in inputs.grid.arms:
+                built += inputs.repeat(question, {"set": name, "arm": arm}, overrides_by_arm[arm])
     return tuple(built)
-
-
-def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
-    votes = vote_sampling.single_votes(inputs, NAME)
-    sampling, sources = vote_sampling.sampling_of(inputs), inputs.study.examples
-    return cases(inputs.questions, sampling, sources, votes=votes, arms=inputs.grid.arms)
 
 
 def tables(runs: OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
@@ -119,7 +105,7 @@ _MODEL, _ROWS = ("model",), ("model", "arm")
 EXPERIMENT = Experiment(
     name=NAME,
     question="What does context retrieval bring to each of several models? (Context retrieval, Tables 8 and 9)",
-    cases=_build_cases,
+    cases=build_cases,
     tables=vote_sampling.vote_tables(tables, ("set", "arm")),
     sets=vote_sampling.QUESTION_SETS,
     grid=Grid(ARMS, votes=(VOTES,)),

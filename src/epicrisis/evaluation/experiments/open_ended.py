@@ -17,7 +17,6 @@ from typing import Any
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.printable import count_noun
-from epicrisis.core.types import Question
 from epicrisis.evaluation.analysis.agreement import (
     RaterAgreement,
     describe_agreement,
@@ -28,7 +27,7 @@ from epicrisis.evaluation.analysis.grouping import correct_p_values
 from epicrisis.evaluation.analysis.sample_size import ALPHA
 from epicrisis.evaluation.analysis.statistics import Mean, estimate_mean, sign_test
 from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table
-from epicrisis.evaluation.experiments.experiment import Experiment, Runs
+from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Runs
 from epicrisis.evaluation.grading import blind_pairs, human_verdicts, preference
 from epicrisis.evaluation.grading.blind_pairs import BlindPairs
 from epicrisis.evaluation.grading.human_verdicts import HumanVerdict, PreferredAnswer
@@ -117,12 +116,13 @@ class Judging:
         return Judging(paired, people, models)
 
 
-def cases(questions: Sequence[Question]) -> tuple[Case, ...]:
+def build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
     """Build each question by both arms, condition `arm`; retrieval, k and all else are those of the settings.
 
     Without its preflight check BriefContext reads every question in parts; with it some of its answers would be plain
     RAG's. Raises InputError without questions.
     """
+    questions = inputs.all_questions()
     if not questions:
         raise InputError("there is no question to ask: draw at least one")
     built: list[Case] = []
@@ -421,7 +421,7 @@ def _read_judgings(runs: Runs) -> dict[str, Judging]:
 EXPERIMENT = Experiment(
     name=NAME,
     question="Which answer to an open question is better, judged blindly? (BriefContext, on MedQ)",
-    cases=lambda inputs: cases(inputs.all_questions()),
+    cases=build_cases,
     tables=lambda runs, remarks: tables(_read_judgings(runs), remarks=remarks),
     sets=("medq",),
     published=("open-ended",),

@@ -74,22 +74,16 @@ class Sizes:
         return sorted(pairs, key=lambda pair: (-pair[0], pair[1]))
 
 
-def cases(
-    questions: Sequence[Question],
-    sampling: vote_sampling.VoteSampling,
-    sources: Mapping[str, ExampleFinder],
-    *,
-    sizes: Sizes = Sizes(),
-    arms: Sequence[str] = ARMS,
-) -> tuple[Case, ...]:
+def build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
     """Build the cases. Conditions: `arm`, `examples` (the source's name, or `none`), `k` examples, `n` drafts or
     rounds, `repeat`. A question with options is asked by the arm CHOICE alone, an open one by the others.
 
     Raises InputError for an unknown arm or one without examples, a question without gold, or a source with too few
     examples.
     """
+    arms, sources, sizes = inputs.grid.arms, inputs.study.examples, Sizes(inputs.grid.votes, inputs.grid.ks)
     check_names(arms, ARMS)
-    for question in questions:
+    for question in inputs.all_questions():
         if question.gold is None:
             raise InputError(
                 f"question {question.id!r} has no answer to mark by: take another question set, such as medqa/open-test"
@@ -99,15 +93,18 @@ def cases(
             "this experiment shows solved questions: give a library of them with --examples NAME=LIBRARY, or ask "
             f"--arm {ONE} alone"
         )
+    # The default sets hold the same questions twice, so they share one set of tables.
+    are_same = {*inputs.questions} == {*EXPERIMENT.sets}
     built: list[Case] = []
-    for question in questions:
+    for question, of_set in inputs.questions_with_set():
+        shared: Condition = {} if are_same else of_set
         if question.options:
             if CHOICE in arms:
-                by_options: Condition = {"arm": CHOICE, "examples": vote_sampling.NO_EXAMPLES, "k": 0}
-                built += sampling.cases(question, by_options, RunOverrides(options={"strategy": "zero-shot"}))
+                by_options: Condition = {**shared, "arm": CHOICE, "examples": vote_sampling.NO_EXAMPLES, "k": 0}
+                built += inputs.repeat(question, by_options, RunOverrides(options={"strategy": "zero-shot"}))
             continue
         for condition, overrides in _variants(question, sources, sizes, arms):
-            built += sampling.cases(question, condition, overrides)
+            built += inputs.repeat(question, {**shared, **condition}, overrides)
     return tuple(built)
 
 
@@ -144,16 +141,6 @@ def _first(examples: Examples, k: int) -> Examples:
     if n < k:
         raise InputError(f"a library has {count_noun(n, 'solved question')} to show of {k}: give less with -k")
     return replace(examples, examples=examples.examples[:k])
-
-
-def _build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
-    grid, sampling = inputs.grid, vote_sampling.sampling_of(inputs)
-    sizes = Sizes(grid.votes, grid.ks)
-    build = partial(cases, sampling=sampling, sources=inputs.study.examples, sizes=sizes, arms=grid.arms)
-    if {*inputs.questions} == {*EXPERIMENT.sets}:
-        # The same questions twice: one set of tables.
-        return build(inputs.all_questions())
-    return vote_sampling.cases_by_set(inputs, build)
 
 
 def tables(runs: outcome_groups.OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
@@ -251,7 +238,7 @@ def _size_plots(size: str, unit: str) -> tuple[PlotSpec, ...]:
 EXPERIMENT = Experiment(
     name=NAME,
     question="What do drafts, critique and rewards bring to open answers? (Context retrieval, Tables 10 to 12)",
-    cases=_build_cases,
+    cases=build_cases,
     tables=_tables_of_runs,
     sets=("medqa/open-test", "medqa/test"),
     grid=Grid(ARMS, KS, votes=NS),

@@ -41,29 +41,33 @@ POOL = 2000
 """Passages in the pool of random distractors; a smaller library gives all of its passages."""
 
 
+def _refuse(*_: Any) -> Any:
+    raise InputError("this experiment reads no library of passages")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassageSource:
-    """The searches and lookups that build the cases of an experiment."""
+    """The searches and lookups that build the cases of an experiment. Those that are not given raise InputError."""
 
-    retrieve: Callable[[Question, int], Ranking]
+    retrieve: Callable[[Question, int], Ranking] = _refuse
     """Return that many documents or passages for the question, best first."""
-    gold_passages: Callable[[Question], Mapping[str, tuple[Passage, ...]]]
+    gold_passages: Callable[[Question], Mapping[str, tuple[Passage, ...]]] = _refuse
     """Return the passages of each gold document of the question; absent documents are left out."""
-    words: Callable[[Question, Sequence[str]], ScoredIds] | None = None
+    words: Callable[[Question, Sequence[str]], ScoredIds] = _refuse
     """Score these passage ids by BM25; passages without a common word may be left out."""
-    fused: Callable[[Question, int], Ranking] | None = None
+    fused: Callable[[Question, int], Ranking] = _refuse
     """Return that many for the question by all retrievers, fused."""
     reranker: tuple[str, Reranker] | None = None
     """A reranker with its name."""
-    pool: Callable[[], Sequence[Passage]] | None = None
+    pool: Callable[[], Sequence[Passage]] = _refuse
     """Return random documents or passages of the whole library, the passages of a document together."""
     rrf_k: int = 60
     count: CountUnit = "documents"
     """The unit of k."""
-    rank_passages: Callable[[Question, int], Ranking] | None = None
+    rank_passages: Callable[[Question, int], Ranking] = _refuse
     """Return that many passages for the question, best first. A question with the place of its evidence is about its
     documents: then all their passages are ranked, and no others."""
-    rank_sentences: Callable[[Question, Ranking, int], SentenceRanking] | None = None
+    rank_sentences: Callable[[Question, Ranking, int], SentenceRanking] = _refuse
     """Return that many sentences of the ranking, best first."""
 
 
@@ -77,15 +81,6 @@ def rank_candidates(question: Question, passages: Sequence[Passage]) -> ScoredId
     scores = score_candidates(question.text, texts)
     scored = [(passage.id, score) for passage, score in zip(passages, scores, strict=True)]
     return sorted(scored, key=lambda item: item[1], reverse=True)
-
-
-def no_source() -> PassageSource:
-    """Return the source of experiments that read no library."""
-
-    def refuse(*_: Any) -> Any:
-        raise InputError("this experiment reads no library of passages")
-
-    return PassageSource(retrieve=refuse, gold_passages=refuse)
 
 
 def library_source(

@@ -18,7 +18,7 @@ from epicrisis.evaluation.datasets.load import load_dataset
 from epicrisis.evaluation.experiments import cloze, medprompt, probe
 from epicrisis.evaluation.experiments.arms import ExampleFinder, Study
 from epicrisis.evaluation.experiments.experiment import CORRECTED, CaseInputs, Experiment, Grid, Request
-from epicrisis.evaluation.experiments.passage_source import PassageSource, library_source, no_source
+from epicrisis.evaluation.experiments.passage_source import PassageSource, library_source
 from epicrisis.evaluation.experiments.recorded_rankings import Guard, guard_scope
 from epicrisis.evaluation.experiments.study_protocols import StudyProtocol, find_protocol
 from epicrisis.evaluation.runs.case import Case
@@ -78,7 +78,7 @@ def plan_experiment(
             sets += own_sets
             samples += own_sets
         else:
-            source = no_source()
+            source = PassageSource()
             if experiment.shows_examples:
                 examples = _open_examples(request, settings, stack, grid)
         finders: dict[str, ExampleFinder] = {}

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from epicrisis.core.partitioning import group_passages
-from epicrisis.core.types import Question, Ranking
+from epicrisis.core.types import Ranking
 from epicrisis.evaluation.analysis import grouping
 from epicrisis.evaluation.analysis.table import PlotSpec, Table
 from epicrisis.evaluation.experiments import outcome_groups
-from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
 from epicrisis.evaluation.experiments.placement import PLACES, distinct_places
 from epicrisis.evaluation.runs.case import Case, Condition
@@ -42,39 +41,26 @@ _NOTES = (
 )
 
 
-def cases(
-    questions: Sequence[Question],
-    study: Study,
-    *,
-    ks: Sequence[int] = KS,
-    places: Sequence[int] = PLACES,
-    arms: Sequence[str] = ARMS,
-    at_least_keys: bool = False,
-) -> tuple[Case, ...]:
+def build_cases(inputs: CaseInputs, *, at_least_keys: bool = False) -> tuple[Case, ...]:
     """Build the cases. Conditions: `arm`, `k`, `place` (percentile) and `repeat`; bounds have neither k nor place.
 
     The cases of a question are adjacent, so that the beginning of a prompt is still in the model's cache. With
     `at_least_keys` keys of more than k passages stand alone. Raises InputError where a question or document is missing,
     an arm lacks what it needs, or a key document has more passages than k documents may have.
     """
-    study.check(arms)
+    study, grid = inputs.study, inputs.grid
+    study.check(grid.arms)
     built: list[Case] = []
-    for passages in study.gather(questions, max(ks)):
-        built += study.bound_cases(passages, arms)
+    for passages in study.gather(inputs.all_questions(), max(grid.ks)):
+        built += study.bound_cases(passages, grid.arms)
         keys = len(group_passages(passages.keys, study.source.count))
-        for k in ks:
+        for k in grid.ks:
             size = max(k, keys) if at_least_keys else k
             rankings: list[tuple[Condition, Ranking]] = []
-            for place in distinct_places(places, size, keys):
+            for place in distinct_places(grid.places, size, keys):
                 rankings.append(({"k": k, "place": place}, passages.place(size, place)))
-            built += study.placed_cases(passages, arms, rankings)
+            built += study.placed_cases(passages, grid.arms, rankings)
     return tuple(built)
-
-
-def build_placed_cases(inputs: CaseInputs, *, at_least_keys: bool = False) -> tuple[Case, ...]:
-    """Build the cases of an experiment that places documents as this one does."""
-    grid, questions = inputs.grid, inputs.all_questions()
-    return cases(questions, inputs.study, ks=grid.ks, places=grid.places, arms=grid.arms, at_least_keys=at_least_keys)
 
 
 def tables(runs: outcome_groups.OutcomesByModel, *, remarks: Sequence[str] = ()) -> tuple[Table, ...]:
@@ -204,7 +190,7 @@ PLOTS = (
 EXPERIMENT = Experiment(
     name=NAME,
     question="Does the position of the key document among k documents matter? (BriefContext, Figure 2)",
-    cases=build_placed_cases,
+    cases=build_cases,
     tables=outcome_groups.outcome_tables(tables),
     sets=(PUBMEDQA,),
     grid=Grid(ARMS, KS, PLACES),

@@ -137,7 +137,7 @@ def _tables_of_runs(runs: Runs, remarks: Sequence[str]) -> tuple[Table, ...]:
 EXPERIMENT = Experiment(
     name=NAME,
     question="Does this model lose the middle of a long prompt, and is map-reduce worth its cost for it?",
-    cases=positions.build_placed_cases,
+    cases=positions.build_cases,
     tables=_tables_of_runs,
     sets=(cloze.NAME,),
     grid=Grid(ARMS, (K,), PLACES),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from epicrisis.core.errors import InputError
@@ -11,14 +11,12 @@ from epicrisis.core.types import Question
 from epicrisis.evaluation.analysis.grouping import group_by
 from epicrisis.evaluation.analysis.statistics import estimate_mean
 from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table
-from epicrisis.evaluation.experiments.arms import condition_order, repeat_case
+from epicrisis.evaluation.experiments.arms import condition_order
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Runs
 from epicrisis.evaluation.experiments.outcome_groups import group_conditions
-from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.outcomes import Outcome, score_records
 from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
-from epicrisis.pipeline.overrides import RunOverrides
 from epicrisis.settings.tables import VoteSettings
 
 T = TypeVar("T", Outcome, RunRecord)
@@ -31,26 +29,9 @@ QUESTION_SETS = ("careqa", "mirage/medmcqa", "mirage/medqa", "mirage/mmlu")
 """Multiple-choice sets of the context-retrieval study."""
 
 
-@dataclass(frozen=True, slots=True)
-class VoteSampling:
-    """How votes are sampled, with the seed and the number of repeats: repeat r has the seed + r."""
-
-    voting: VoteSettings = VoteSettings()  # noqa: RUF009  a frozen value
-    seed: int = 0
-    repeats: int = 1
-
-    def cases(self, question: Question, condition: Condition, overrides: RunOverrides) -> list[Case]:
-        """Return one case per repeat."""
-        return repeat_case(question, condition, overrides, self.seed, self.repeats)
-
-    def votes(self, n: int, *, shuffle: bool) -> VoteSettings:
-        """Return the settings of `n` votes, with or without shuffled options."""
-        return self.voting.model_copy(update={"n": n, "shuffle": shuffle})
-
-
-def sampling_of(inputs: CaseInputs) -> VoteSampling:
-    """Return the vote sampling of the settings and the study."""
-    return VoteSampling(inputs.settings.votes, inputs.study.seed, inputs.study.repeats)
+def set_votes(inputs: CaseInputs, n: int, *, shuffle: bool) -> VoteSettings:
+    """Return the user's settings of votes with `n` votes, with or without shuffled options."""
+    return inputs.settings.votes.model_copy(update={"n": n, "shuffle": shuffle})
 
 
 def single_votes(inputs: CaseInputs, name: str) -> int:
@@ -58,16 +39,6 @@ def single_votes(inputs: CaseInputs, name: str) -> int:
     if len(inputs.grid.votes) != 1:
         raise InputError(f"{name} takes one number of votes: give --votes once")
     return inputs.grid.votes[0]
-
-
-def cases_by_set(inputs: CaseInputs, build: Callable[[Sequence[Question]], tuple[Case, ...]]) -> tuple[Case, ...]:
-    """Build the cases of each set; of several sets, each case has the name of its set as a condition."""
-    if len(inputs.questions) == 1:
-        return build(*inputs.questions.values())
-    cases: list[Case] = []
-    for name, questions in inputs.questions.items():
-        cases += [replace(case, condition={"set": name, **case.condition}) for case in build(questions)]
-    return tuple(cases)
 
 
 def preferred_size(n: int, sizes: Sequence[int]) -> int:
