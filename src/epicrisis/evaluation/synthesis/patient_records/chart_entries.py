@@ -213,9 +213,14 @@ def _medication_entries(record: FictionalRecord) -> Iterator[ChartEntry]:
 
 
 def _start_course(patient: FictionalPatient, drug: str, dose: str, day: str, encounter: str) -> ChartEntry:
-    directions = f"{dose} {drugs()[drug].how}"
     return ChartEntry(
-        id="", patient=patient.id, kind="medication", name=drug, time=day, value=directions, encounter=encounter
+        id="",
+        patient=patient.id,
+        kind="medication",
+        name=drug,
+        time=day,
+        value=f"{dose} {drugs()[drug].how}",
+        encounter=encounter,
     )
 
 

@@ -187,19 +187,15 @@ def _arrival_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws)
     rivals = list(stay.condition.causes)
     for condition in draws.sample(acute_conditions(), 4):
         rivals.append(draws.pick(condition.causes))
-    wrong_answers = without((draws.fill(rival, **words) for rival in rivals), cause)
-    sentence = f"What set off the illness of {stay.day(0)} was {cause}."
-    ask = f"What set off the illness that led to {name}?"
     yield Fact(
         key=f"cause:{number}",
         stay=number,
         place="history",
-        sentence=sentence,
+        sentence=f"What set off the illness of {stay.day(0)} was {cause}.",
         answer=cause,
-        ask=ask,
+        ask=f"What set off the illness that led to {name}?",
         category="cause-effect",
-        about="",
-        wrong_answers=wrong_answers,
+        wrong_answers=without((draws.fill(rival, **words) for rival in rivals), cause),
     )
     near: list[str] = []
     for value in stay.weights:
@@ -209,19 +205,16 @@ def _arrival_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws)
         ("leaving", stay.days, stay.weights[1], "at discharge from"),
     ):
         answer, key = f"{value:.1f} kg", f"weight:{place}:{number}"
-        sentence = f"Weight on {stay.day(day)} was {answer}."
-        ask = f"What did the patient weigh {when} {name}?"
-        wrong_answers = tuple(item for item in near if item != answer)
         yield Fact(
             key=key,
             stay=number,
             place=place,
-            sentence=sentence,
+            sentence=f"Weight on {stay.day(day)} was {answer}.",
             answer=answer,
-            ask=ask,
+            ask=f"What did the patient weigh {when} {name}?",
             category="temporal",
             about="number",
-            wrong_answers=wrong_answers,
+            wrong_answers=tuple(item for item in near if item != answer),
         )
 
 
@@ -229,7 +222,6 @@ def _imaging_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws)
     name, condition, day = stay_name(patient, stay), stay.condition, stay.day(0)
     template = f"{sentence_case(condition.study)} of {day}: {condition.finding}."
     sentence, answer, wrong_answers = fill_statement(draws, template)
-    ask = f"What was measured on the {condition.study} of {name}?"
     place, category = "radiology", "specific-fact"
     yield Fact(
         key=f"found:{stay.number}",
@@ -237,26 +229,23 @@ def _imaging_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws)
         place=place,
         sentence=sentence,
         answer=answer,
-        ask=ask,
+        ask=f"What was measured on the {condition.study} of {name}?",
         category=category,
         about="number",
         wrong_answers=wrong_answers,
     )
     finding = condition.ruled_out
     denial = f"No evidence of {finding}"
-    sentence = f"{denial} on the study of {day}."
-    ask = f"What does the report of the {condition.study} of {name} say of {finding}?"
-    wrong_answers = (f"There is {finding}", f"Possible {finding}", f"{finding}, improved")
     yield Fact(
         key=f"denied:{stay.number}",
         stay=stay.number,
         place=place,
-        sentence=sentence,
+        sentence=f"{denial} on the study of {day}.",
         answer=denial,
-        ask=ask,
+        ask=f"What does the report of the {condition.study} of {name} say of {finding}?",
         category=category,
         about="negation",
-        wrong_answers=wrong_answers,
+        wrong_answers=(f"There is {finding}", f"Possible {finding}", f"{finding}, improved"),
     )
 
 
@@ -268,34 +257,28 @@ def _course_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws) 
     # Some complications are those of the procedure.
     day = stay.day(draws.integer(stay.procedure_day or 1, stay.days))
     cause, *rivals = causes
-    sentence = f"{sentence_case(condition.complication)} on {day} was attributed to {cause}."
-    ask = f"To what was {condition.complication} during {name} attributed?"
     yield Fact(
         key=f"complication:{number}",
         stay=number,
         place="course",
-        sentence=sentence,
+        sentence=f"{sentence_case(condition.complication)} on {day} was attributed to {cause}.",
         answer=cause,
-        ask=ask,
+        ask=f"To what was {condition.complication} during {name} attributed?",
         category="cause-effect",
-        about="",
         wrong_answers=tuple(rivals),
     )
     units = f"{stay.units} unit{'s' if stay.units > 1 else ''} of packed red cells"
     other_counts = [item for item in range(2, 10) if item != stay.units]
-    sentence = f"From {stay.day(0)} on {patient.words['he']} received {units}."
-    ask = f"How much packed red cells did the patient receive during {name}?"
-    wrong_answers = tuple(f"{item} units of packed red cells" for item in draws.sample(other_counts, 4))
     yield Fact(
         key=f"units:{number}",
         stay=number,
         place="course",
-        sentence=sentence,
+        sentence=f"From {stay.day(0)} on {patient.words['he']} received {units}.",
         answer=units,
-        ask=ask,
+        ask=f"How much packed red cells did the patient receive during {name}?",
         category="temporal",
         about="number",
-        wrong_answers=wrong_answers,
+        wrong_answers=tuple(f"{item} units of packed red cells" for item in draws.sample(other_counts, 4)),
     )
 
 
@@ -303,17 +286,14 @@ def _procedure_facts(patient: FictionalPatient, stay: FictionalStay, day: str, d
     name, number, procedure = stay_name(patient, stay), stay.number, stay.condition.procedure
     template = f"On {day} {{he}} underwent {procedure}, with {stay.condition.detail}."
     sentence, answer, _ = fill_statement(draws, template, **patient.words)
-    ask = f"What was recorded of the {procedure} during {name}?"
     _, _, wrong_answers = fill_statement(draws, template, **patient.words)
-    key = f"procedure:{number}"
     yield Fact(
-        key=key,
+        key=f"procedure:{number}",
         stay=number,
         place="course",
         sentence=sentence,
         answer=answer,
-        ask=ask,
-        category="specific-fact",
+        ask=f"What was recorded of the {procedure} during {name}?",
         about="number",
         wrong_answers=wrong_answers,
     )
@@ -326,18 +306,16 @@ def _procedure_facts(patient: FictionalPatient, stay: FictionalStay, day: str, d
             f"fibrinogen-{when.lower()}:{number}",
             f"{when} the {procedure} of {day} fibrinogen was {value}.",
         )
-        ask = f"What was the fibrinogen {when.lower()} the {procedure} of {name}?"
-        wrong_answers = tuple(item for item in values if item != value)
         yield Fact(
             key=key,
             stay=number,
             place="course",
             sentence=sentence,
             answer=value,
-            ask=ask,
+            ask=f"What was the fibrinogen {when.lower()} the {procedure} of {name}?",
             category="temporal",
             about="number",
-            wrong_answers=wrong_answers,
+            wrong_answers=tuple(item for item in values if item != value),
         )
 
 
@@ -345,19 +323,16 @@ def _medication_facts(patient: FictionalPatient, stay: FictionalStay, draws: Dra
     name, number, day = stay_name(patient, stay), stay.number, stay.day(stay.days)
     for drug, dose in stay.regimen.items():
         time = f"{draws.integer(6, 10):02d}:{draws.integer(10, 59)}"
-        sentence = f"{drug} {dose} {drugs()[drug].how} (last given {day} {time})"
-        ask = f"On which dose of {drug} was the patient discharged from {name}?"
-        wrong_answers = tuple(item for item in (*drugs()[drug].doses, "stopped at discharge") if item != dose)
         yield Fact(
             key=f"dose:{drug}:{number}",
             stay=number,
             place="medications",
-            sentence=sentence,
+            sentence=f"{drug} {dose} {drugs()[drug].how} (last given {day} {time})",
             answer=dose,
-            ask=ask,
+            ask=f"On which dose of {drug} was the patient discharged from {name}?",
             category="temporal",
             about="number",
-            wrong_answers=wrong_answers,
+            wrong_answers=tuple(item for item in (*drugs()[drug].doses, "stopped at discharge") if item != dose),
         )
     reasons = [drug.raised for drug in drugs().values()]
     for change in stay.changes:
@@ -365,20 +340,16 @@ def _medication_facts(patient: FictionalPatient, stay: FictionalStay, draws: Dra
         day = stay.day(draws.integer(1, stay.days))
         opposite = change.drug.lowered if change.raised else change.drug.raised
         doses = f"from {change.before} to {change.after}"
-        sentence = f"{sentence_case(drug)} was {verb} {doses} on {day} because of {reason}."
-        ask = f"Why was the dose of {drug} {verb} during {name}?"
-        wrong_answers = without((opposite, *draws.sample(reasons, 4)), reason)
         key, category = f"change:{drug}:{number}", "cause-effect"
         yield Fact(
             key=key,
             stay=number,
             place="course",
-            sentence=sentence,
+            sentence=f"{sentence_case(drug)} was {verb} {doses} on {day} because of {reason}.",
             answer=reason,
-            ask=ask,
+            ask=f"Why was the dose of {drug} {verb} during {name}?",
             category=category,
-            about="",
-            wrong_answers=wrong_answers,
+            wrong_answers=without((opposite, *draws.sample(reasons, 4)), reason),
             day=day,
         )
 
@@ -390,19 +361,15 @@ def _discharge_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draw
     candidates = (item.name for item in draws.sample(acute_conditions(), 6))
     never_diagnosed = filterfalse(other_diagnoses.__contains__, candidates)
     diagnosis = stay.condition.name
-    sentence = f"Primary ({stay.day(0)} to {day}): {diagnosis}"
-    ask = f"What was the primary discharge diagnosis of {name}?"
-    wrong_answers = tuple(item for item in (*islice(other_diagnoses, 4), *never_diagnosed) if item != diagnosis)
     yield Fact(
         key=f"diagnosis:{number}",
         stay=number,
         place="diagnosis",
-        sentence=sentence,
+        sentence=f"Primary ({stay.day(0)} to {day}): {diagnosis}",
         answer=diagnosis,
-        ask=ask,
+        ask=f"What was the primary discharge diagnosis of {name}?",
         category="temporal",
-        about="",
-        wrong_answers=wrong_answers,
+        wrong_answers=tuple(item for item in (*islice(other_diagnoses, 4), *never_diagnosed) if item != diagnosis),
     )
     visits = [f"{doctor} ({service}) in {{5..29}} days" for doctor in names["doctors"]]
     rows = [
@@ -439,7 +406,6 @@ def _discharge_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draw
     for kind, place, template, ask, rivals in rows:
         sentence, answer, wrong_answers = fill_statement(draws, template, **words)
         alternatives = map(partial(draws.fill, **words), draws.sample(rivals, 5))
-        wrong_answers = without((*wrong_answers, *alternatives), answer)
         yield Fact(
             key=f"{kind}:{number}",
             stay=number,
@@ -448,19 +414,17 @@ def _discharge_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draw
             answer=answer,
             ask=ask,
             category=category,
-            about="",
-            wrong_answers=wrong_answers,
+            wrong_answers=without((*wrong_answers, *alternatives), answer),
         )
     advice = stay.condition.advice
     sentence, answer, wrong_answers = fill_statement(draws, f"From {day} on: {advice}.")
-    ask = f'How does the instruction "{advice.partition(" [[")[0]} ..." given at discharge from {name} go on?'
     yield Fact(
         key=f"advice:{number}",
         stay=number,
         place="instructions",
         sentence=sentence,
         answer=answer,
-        ask=ask,
+        ask=f'How does the instruction "{advice.partition(" [[")[0]} ..." given at discharge from {name} go on?',
         category=category,
         about="number",
         wrong_answers=wrong_answers,
@@ -483,15 +447,13 @@ def _value_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws) -
                 wrong_answers.append(f"from {start} to {end} {lab.unit}")
         answer = f"from {first} to {last} {lab.unit}"
         key, number = f"trend:{name}:{stay.number}", stay.number
-        sentence = f"{sentence_case(name)} went {answer} between {stay.day(0)} and {stay.day(stay.days)}."
-        ask = f"How did the {name} change from the first to the last day of {stay_name(patient, stay)}?"
         yield Fact(
             key=key,
             stay=number,
             place="results",
-            sentence=sentence,
+            sentence=f"{sentence_case(name)} went {answer} between {stay.day(0)} and {stay.day(stay.days)}.",
             answer=answer,
-            ask=ask,
+            ask=f"How did the {name} change from the first to the last day of {stay_name(patient, stay)}?",
             category="temporal",
             about="trend",
             wrong_answers=tuple(wrong_answers),
@@ -511,18 +473,16 @@ def _value_fact(patient: FictionalPatient, stay: FictionalStay, lab: Lab, day: i
         near = (value * factor for factor in (0.7, 1.2, 1.5, 0.85))
         alternatives += (lab.format(item) for item in (*draws.sample(all_values, 8), *near))
     key, place = f"value:{lab.name}:{stay.number}:{day}", f"laboratory:{day}"
-    sentence = f"{stay.day(day)} {lab.name:<22}{text:<16}[{lab.low:g}-{lab.high:g}] {flag}".strip()
-    wrong_answers = without(alternatives, text)
     return Fact(
         key=key,
         stay=stay.number,
         place=place,
-        sentence=sentence,
+        sentence=f"{stay.day(day)} {lab.name:<22}{text:<16}[{lab.low:g}-{lab.high:g}] {flag}".strip(),
         answer=text,
         ask=ask,
         category="temporal",
         about="number",
-        wrong_answers=wrong_answers,
+        wrong_answers=without(alternatives, text),
     )
 
 

@@ -188,7 +188,6 @@ def _ideas(record: FictionalRecord, evidence: _RecordEvidence, draws: Draws) -> 
     facts = dict(zip((fact.key for fact in record.facts), record.facts, strict=True))
     for fact in (fact for fact in record.facts if fact.ask):
         # Negations are asked as words of a note here; `_negation_ideas` asks them as choices.
-        forms = ("extractive", "open") if fact.about == "negation" else FORMS
         keys, wrong_answers = (fact.key,), fact.wrong_answers
         yield _QuestionIdea(
             ask=fact.ask,
@@ -197,7 +196,7 @@ def _ideas(record: FictionalRecord, evidence: _RecordEvidence, draws: Draws) -> 
             keys=keys,
             wrong_answers=wrong_answers,
             about=fact.about,
-            forms=forms,
+            forms=("extractive", "open") if fact.about == "negation" else FORMS,
         )
     yield from _negation_ideas(record, facts)
     yield from _terminology_ideas(record, facts)
@@ -207,8 +206,13 @@ def _ideas(record: FictionalRecord, evidence: _RecordEvidence, draws: Draws) -> 
             yield _QuestionIdea(ask=topic.ask, gold="", category="absence", keys=(), wrong_answers=topic.options)
     names = [stay.condition.name for stay in record.patient.stays]
     others = ("acute appendicitis", "spontaneous pneumothorax", "heat stroke", "carbon monoxide poisoning")
-    ask = f"What was the primary discharge diagnosis of admission number {len(names) + 1}?"
-    yield _QuestionIdea(ask=ask, gold="", category="absence", keys=(), wrong_answers=(*names, *others))
+    yield _QuestionIdea(
+        ask=f"What was the primary discharge diagnosis of admission number {len(names) + 1}?",
+        gold="",
+        category="absence",
+        keys=(),
+        wrong_answers=(*names, *others),
+    )
 
 
 def _negation_ideas(record: FictionalRecord, facts: Mapping[str, Fact]) -> Iterator[_QuestionIdea]:
@@ -233,8 +237,13 @@ def _terminology_ideas(record: FictionalRecord, facts: Mapping[str, Fact]) -> It
     category = "terminology"
     for condition, _ in record.patient.chronic:
         short, keys = condition.abbreviation, (f"history:{condition.abbreviation}",)
-        ask = f"Which abbreviation stands for {condition.lay} in the past medical history?"
-        yield _QuestionIdea(ask=ask, gold=short, category=category, keys=keys, wrong_answers=abbreviations)
+        yield _QuestionIdea(
+            ask=f"Which abbreviation stands for {condition.lay} in the past medical history?",
+            gold=short,
+            category=category,
+            keys=keys,
+            wrong_answers=abbreviations,
+        )
         ask, also = f'What does "{short}" in the past medical history mean?', (condition.lay,)
         yield _QuestionIdea(
             ask=ask,
@@ -247,9 +256,12 @@ def _terminology_ideas(record: FictionalRecord, facts: Mapping[str, Fact]) -> It
         )
     for stay in record.patient.stays:
         fact, name = facts[f"diagnosis:{stay.number}"], stay_name(record.patient, stay)
-        ask = f'By which medical name does the discharge summary of {name} call "{stay.condition.lay}"?'
         yield _QuestionIdea(
-            ask=ask, gold=fact.answer, category=category, keys=(fact.key,), wrong_answers=fact.wrong_answers
+            ask=f'By which medical name does the discharge summary of {name} call "{stay.condition.lay}"?',
+            gold=fact.answer,
+            category=category,
+            keys=(fact.key,),
+            wrong_answers=fact.wrong_answers,
         )
 
 
@@ -262,54 +274,48 @@ def _holistic_ideas(record: FictionalRecord, facts: Mapping[str, Fact], draws: D
     )
     n = len(stays)
     category, about = "holistic", "number"
-    ask = "How many hospital admissions does the record describe?"
-    wrong_answers = tuple(map(str, filter(None, (n + 1, n + 2, n + 3, n - 1))))
-    also = (f"{n} admissions" if n > 1 else "one admission",)
     yield _QuestionIdea(
-        ask=ask,
+        ask="How many hospital admissions does the record describe?",
         gold=str(n),
         category=category,
         keys=diagnosis_keys,
-        wrong_answers=wrong_answers,
+        wrong_answers=tuple(map(str, filter(None, (n + 1, n + 2, n + 3, n - 1)))),
         about=about,
-        also=also,
+        also=(f"{n} admissions" if n > 1 else "one admission",),
         forms=_NOT_EXTRACTIVE,
     )
     counts = [stay.units for stay in stays]
     total = sum(counts)
-    ask = "How many units of packed red cells did the patient receive over all admissions together?"
-    wrong_answers = tuple(f"{total + step} units" for step in (1, 2, 4, 7))
-    also = (str(total),)
     yield _QuestionIdea(
-        ask=ask,
+        ask="How many units of packed red cells did the patient receive over all admissions together?",
         gold=f"{total} units",
         category=category,
         keys=units_keys,
-        wrong_answers=wrong_answers,
+        wrong_answers=tuple(f"{total + step} units" for step in (1, 2, 4, 7)),
         about=about,
-        also=also,
+        also=(str(total),),
         forms=_NOT_EXTRACTIVE,
     )
     if n == 1:
         return
     if counts.count(max(counts)) == 1:
         amounts = [facts[key].answer for key in units_keys]
-        ask = "What is the largest amount of packed red cells that the patient received in one admission?"
-        gold = amounts[counts.index(max(counts))]
-        wrong_answers = (*amounts, *(f"{item} units of packed red cells" for item in (10, 11, 12)))
         yield _QuestionIdea(
-            ask=ask, gold=gold, category=category, keys=units_keys, wrong_answers=wrong_answers, about=about
+            ask="What is the largest amount of packed red cells that the patient received in one admission?",
+            gold=amounts[counts.index(max(counts))],
+            category=category,
+            keys=units_keys,
+            wrong_answers=(*amounts, *(f"{item} units of packed red cells" for item in (10, 11, 12))),
+            about=about,
         )
     names = [facts[key].answer for key in diagnosis_keys]
     wrong_answers = (*names, *facts[diagnosis_keys[0]].wrong_answers)
     lengths = [stay.days for stay in stays]
     for superlative, extreme in (("longest", max(lengths)), ("shortest", min(lengths))):
         if lengths.count(extreme) == 1:
-            gold = stays[lengths.index(extreme)].condition.name
-            ask = f"What was the primary discharge diagnosis of the {superlative} of all admissions?"
             yield _QuestionIdea(
-                ask=ask,
-                gold=gold,
+                ask=f"What was the primary discharge diagnosis of the {superlative} of all admissions?",
+                gold=stays[lengths.index(extreme)].condition.name,
                 category="holistic",
                 keys=diagnosis_keys,
                 wrong_answers=wrong_answers,
