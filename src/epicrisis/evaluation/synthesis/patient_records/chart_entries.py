@@ -80,8 +80,8 @@ _DAY = 10
 class ChartEntry:
     """One structured entry of a patient, from which a reader makes a fact, and another one if it ends."""
 
-    id: str
-    """Unique among all patients: `fict0-001-medication-3`."""
+    id: str = ""
+    """Unique among all patients: `fict0-001-medication-3`. `list_entries` numbers the entries."""
     patient: str
     kind: FactKind
     name: str
@@ -113,7 +113,6 @@ def list_entries(record: FictionalRecord) -> tuple[ChartEntry, ...]:
     allergy = f"Allergy to {patient.allergy}"
     entries.append(
         ChartEntry(
-            id="",
             patient=patient.id,
             kind="allergy",
             name=allergy,
@@ -127,7 +126,6 @@ def list_entries(record: FictionalRecord) -> tuple[ChartEntry, ...]:
             name, day = sentence_case(stay.condition.procedure), stay.day(stay.procedure_day)
             entries.append(
                 ChartEntry(
-                    id="",
                     patient=patient.id,
                     kind="procedure",
                     name=name,
@@ -156,7 +154,6 @@ def _encounter(patient: FictionalPatient, stay: FictionalStay) -> str:
 def _stay_entry(patient: FictionalPatient, stay: FictionalStay) -> ChartEntry:
     admitted, discharged = stay.admitted.isoformat(timespec="minutes"), stay.discharged.isoformat(timespec="minutes")
     return ChartEntry(
-        id="",
         patient=patient.id,
         kind="encounter",
         name=STAY,
@@ -171,10 +168,9 @@ def _problem_entries(patient: FictionalPatient) -> Iterator[ChartEntry]:
     draws = Draws("problem dates", patient.id, patient.born)
     for condition, year in patient.chronic:
         onset = datetime(year, 1, 1) + timedelta(days=draws.integer(0, 364))
-        yield ChartEntry(id="", patient=patient.id, kind="problem", name=condition.name, time=f"{onset:%Y-%m-%d}")
+        yield ChartEntry(patient=patient.id, kind="problem", name=condition.name, time=f"{onset:%Y-%m-%d}")
     for stay in patient.stays:
         yield ChartEntry(
-            id="",
             patient=patient.id,
             kind="problem",
             name=stay.condition.name,
@@ -214,7 +210,6 @@ def _medication_entries(record: FictionalRecord) -> Iterator[ChartEntry]:
 
 def _start_course(patient: FictionalPatient, drug: str, dose: str, day: str, encounter: str) -> ChartEntry:
     return ChartEntry(
-        id="",
         patient=patient.id,
         kind="medication",
         name=drug,
@@ -241,16 +236,14 @@ def _vaccination_entries(record: FictionalRecord) -> Iterator[ChartEntry]:
 
 def _vaccination(patient: FictionalPatient, vaccine: str, day: str) -> ChartEntry:
     return ChartEntry(
-        id="", patient=patient.id, kind="immunization", name=f"{vaccine} vaccine", time=day, code=_VACCINES[vaccine]
+        patient=patient.id, kind="immunization", name=f"{vaccine} vaccine", time=day, code=_VACCINES[vaccine]
     )
 
 
 def _value_entries(patient: FictionalPatient, note: FictionalNote) -> Iterator[ChartEntry]:
     """Yield the laboratory values and vital signs that a note reports."""
     stay = note.stay
-    vital_sign = ChartEntry(
-        id="", patient=patient.id, kind="vital-sign", name="", time=note.time, encounter=note.encounter
-    )
+    vital_sign = ChartEntry(patient=patient.id, kind="vital-sign", name="", time=note.time, encounter=note.encounter)
     if note.kind == "Laboratory report":
         day = (datetime.fromisoformat(note.time).date() - stay.admitted.date()).days
         for test, values in stay.values.items():

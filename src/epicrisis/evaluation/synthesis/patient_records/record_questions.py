@@ -203,14 +203,13 @@ def _ideas(record: FictionalRecord, evidence: _RecordEvidence, draws: Draws) -> 
     yield from _holistic_ideas(record, facts, draws)
     for topic in unanswered_topics():
         if not any(topic.word.casefold() in text.casefold() for text in evidence.texts.values()):
-            yield _QuestionIdea(ask=topic.ask, gold="", category="absence", keys=(), wrong_answers=topic.options)
+            yield _QuestionIdea(ask=topic.ask, gold="", category="absence", wrong_answers=topic.options)
     names = [stay.condition.name for stay in record.patient.stays]
     others = ("acute appendicitis", "spontaneous pneumothorax", "heat stroke", "carbon monoxide poisoning")
     yield _QuestionIdea(
         ask=f"What was the primary discharge diagnosis of admission number {len(names) + 1}?",
         gold="",
         category="absence",
-        keys=(),
         wrong_answers=(*names, *others),
     )
 
