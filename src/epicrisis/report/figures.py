@@ -15,7 +15,16 @@ from typing import Literal, TypeAlias
 from epicrisis.evaluation.analysis.published import Published, derive_accuracies
 from epicrisis.evaluation.analysis.selective_prediction import RISK_COVERAGE_PLOT
 from epicrisis.evaluation.analysis.statistics import Difference, Mean
-from epicrisis.evaluation.analysis.table import DIFFERENCES, SHARES, Cell, PlotSpec, Table
+from epicrisis.evaluation.analysis.table import (
+    DIFFERENCES,
+    SHARES,
+    Cell,
+    PlotSpec,
+    Table,
+    bars_plot,
+    line_plot,
+    points_plot,
+)
 from epicrisis.evaluation.analysis.table_text import label_row
 from epicrisis.evaluation.experiments.positions import PLACE_PLOT
 from epicrisis.evaluation.experiments.registry import NAMES, find_experiment
@@ -39,22 +48,8 @@ def plots_of(name: str) -> tuple[tuple[PlotSpec, ...], ...]:
 
 def _energy_plots(along: tuple[str, ...], panel: tuple[str, ...]) -> tuple[PlotSpec, ...]:
     return (
-        PlotSpec(
-            title="Energy for questions",
-            kind="points",
-            values=("kWh per 1,000 questions",),
-            along=along,
-            series=along,
-            panel=panel,
-        ),
-        PlotSpec(
-            title="Energy for right answers",
-            kind="points",
-            values=("Wh per right answer",),
-            along=along,
-            series=along,
-            panel=panel,
-        ),
+        points_plot("Energy for questions", "kWh per 1,000 questions", along=along, series=along, panel=panel),
+        points_plot("Energy for right answers", "Wh per right answer", along=along, series=along, panel=panel),
     )
 
 
@@ -62,47 +57,23 @@ ENERGY_PLOTS = (_energy_plots(("arm",), ("run",)), _energy_plots(("run",), ()))
 
 _MODEL, _STUDY_SETS = ("model",), ("CareQA", "MedMCQA", "MedQA", "MMLU")
 PUBLISHED_PLOTS: Mapping[str, PlotSpec] = {
-    "positions": PlotSpec(
-        title=PLACE_PLOT.title,
-        kind="line",
-        values=("RAG", "BriefContext"),
-        along=("place",),
-        axis_title=PLACE_PLOT.axis_title,
+    "positions": line_plot(PLACE_PLOT.title, "RAG", "BriefContext", along=("place",), axis_title=PLACE_PLOT.axis_title),
+    "integration": points_plot("Accuracy", "MedMCQA", "PubMedQA", "BioASQ", along=("method",)),
+    "open-ended": bars_plot("Verdicts", "percent", along=("verdict",)),
+    "conflicts": bars_plot("Conflict cases against RAG", "win", "tie", "lose", along=("place",)),
+    "ensembles-baseline": points_plot("Accuracy by method", *_STUDY_SETS, along=("method",)),
+    "ensembles-shuffling": points_plot(
+        "Accuracy with shuffled options", *_STUDY_SETS, along=("options",), panel=("votes",)
     ),
-    "integration": PlotSpec(
-        title="Accuracy", kind="points", values=("MedMCQA", "PubMedQA", "BioASQ"), along=("method",)
+    "ensembles-votes": line_plot("Accuracy by the number of votes", *_STUDY_SETS, along=("votes",)),
+    "medprompt-encoders": points_plot("Accuracy by encoder", *_STUDY_SETS, along=("encoder",)),
+    "models": points_plot("Accuracy without context retrieval and with", *_STUDY_SETS, along=_MODEL, panel=("method",)),
+    "models-leaderboard": points_plot(
+        "Leaderboard", "average", along=("model", "method"), series=("source",), panel=()
     ),
-    "open-ended": PlotSpec(title="Verdicts", kind="bars", values=("percent",), along=("verdict",)),
-    "conflicts": PlotSpec(
-        title="Conflict cases against RAG", kind="bars", values=("win", "tie", "lose"), along=("place",)
-    ),
-    "ensembles-baseline": PlotSpec(title="Accuracy by method", kind="points", values=_STUDY_SETS, along=("method",)),
-    "ensembles-shuffling": PlotSpec(
-        title="Accuracy with shuffled options", kind="points", values=_STUDY_SETS, along=("options",), panel=("votes",)
-    ),
-    "ensembles-votes": PlotSpec(
-        title="Accuracy by the number of votes", kind="line", values=_STUDY_SETS, along=("votes",)
-    ),
-    "medprompt-encoders": PlotSpec(title="Accuracy by encoder", kind="points", values=_STUDY_SETS, along=("encoder",)),
-    "models": PlotSpec(
-        title="Accuracy without context retrieval and with",
-        kind="points",
-        values=_STUDY_SETS,
-        along=_MODEL,
-        panel=("method",),
-    ),
-    "models-leaderboard": PlotSpec(
-        title="Leaderboard", kind="points", values=("average",), along=("model", "method"), series=("source",), panel=()
-    ),
-    "open-baseline": PlotSpec(
-        title="Accuracy with options and without", kind="points", values=("accuracy (%)",), along=("type", "examples")
-    ),
-    "openmedprompt-refining": PlotSpec(
-        title="Accuracy by the number of drafts", kind="line", values=("CoT", "ToT"), along=("drafts",)
-    ),
-    "openmedprompt-reflection": PlotSpec(
-        title="Accuracy by the number of rounds", kind="line", values=("CoT", "ToT"), along=("rounds",)
-    ),
+    "open-baseline": points_plot("Accuracy with options and without", "accuracy (%)", along=("type", "examples")),
+    "openmedprompt-refining": line_plot("Accuracy by the number of drafts", "CoT", "ToT", along=("drafts",)),
+    "openmedprompt-reflection": line_plot("Accuracy by the number of rounds", "CoT", "ToT", along=("rounds",)),
 }
 """The plot of each published table, by its name; values are percentages, as printed."""
 

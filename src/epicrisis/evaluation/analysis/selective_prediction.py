@@ -16,7 +16,7 @@ import numpy as np
 from epicrisis.answering.confidence import estimate_confidence
 from epicrisis.evaluation.analysis.grouping import group_by
 from epicrisis.evaluation.analysis.statistics import RESAMPLES, Floats, Interval, Mean, divide, uniform_interval
-from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table
+from epicrisis.evaluation.analysis.table import Cell, Table, line_plot
 from epicrisis.evaluation.runs.outcomes import score_record
 from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
@@ -24,14 +24,8 @@ from epicrisis.evaluation.runs.recorded_run import RecordedRun
 COVERAGES = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
 """Percentages at which the curve is shown."""
 _COVERAGE, _RISK = "coverage (%)", "risk"
-RISK_COVERAGE_PLOT = PlotSpec(
-    title="Risk-coverage curve",
-    kind="line",
-    values=(_RISK,),
-    along=(_COVERAGE,),
-    series=("run", "arm"),
-    panel=(),
-    axis_title="coverage (%)",
+RISK_COVERAGE_PLOT = line_plot(
+    "Risk-coverage curve", _RISK, along=(_COVERAGE,), series=("run", "arm"), panel=(), axis_title="coverage (%)"
 )
 _NOTES = (
     "Selective prediction: the answers are given in the order of their confidence, and the others are held back. "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypedDict, Unpack
 
 from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean
 
@@ -61,5 +61,33 @@ class PlotSpec:
     """Rows whose name lacks this prefix are predictions, drawn hollow. Empty: all rows are measured."""
 
 
-SHARES = PlotSpec(title="Share right", kind="points", values=("share right",), panel=("model",))
-DIFFERENCES = PlotSpec(title="Differences", kind="points", values=("difference to *",), panel=("model",))
+class PlotLayout(TypedDict, total=False):
+    """The fields of a PlotSpec besides its title, kind and values."""
+
+    along: tuple[str, ...]
+    series: tuple[str, ...]
+    panel: tuple[str, ...]
+    axis_title: str
+    log2: bool
+    method_columns: tuple[str, ...]
+    optional: bool
+    measured_prefix: str
+
+
+def points_plot(title: str, *values: str, **layout: Unpack[PlotLayout]) -> PlotSpec:
+    """Return a plot with a row of points for each name in the columns `along`."""
+    return PlotSpec(title=title, kind="points", values=values, **layout)
+
+
+def line_plot(title: str, *values: str, **layout: Unpack[PlotLayout]) -> PlotSpec:
+    """Return a plot with a line over the numbers in the column `along`."""
+    return PlotSpec(title=title, kind="line", values=values, **layout)
+
+
+def bars_plot(title: str, *values: str, **layout: Unpack[PlotLayout]) -> PlotSpec:
+    """Return a plot with a stacked bar for each name in the columns `along`."""
+    return PlotSpec(title=title, kind="bars", values=values, **layout)
+
+
+SHARES = points_plot("Share right", "share right", panel=("model",))
+DIFFERENCES = points_plot("Differences", "difference to *", panel=("model",))

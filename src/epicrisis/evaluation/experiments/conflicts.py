@@ -17,7 +17,7 @@ from epicrisis.core.answers import Retrieved
 from epicrisis.core.dates import last_day
 from epicrisis.evaluation.analysis import grouping
 from epicrisis.evaluation.analysis.statistics import Difference, Interval
-from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table
+from epicrisis.evaluation.analysis.table import Cell, Table, bars_plot, points_plot
 from epicrisis.evaluation.experiments.arms import condition_order, pair_key
 from epicrisis.evaluation.experiments.experiment import Experiment, Grid, Runs
 from epicrisis.evaluation.experiments.outcome_groups import add_notes, group_conditions
@@ -295,14 +295,7 @@ EXPERIMENT = Experiment(
     grid=Grid((RIVAL, OURS), KS, PLACES),
     published=("conflicts", "conflicts-totals"),
     plots=(
-        (PlotSpec(title="Conflict cases against RAG", kind="bars", values=("win", "tie", "lose"), along=("place",)),),
-        (
-            PlotSpec(
-                title="How often a rule is followed, and how right it is",
-                kind="points",
-                values=("followed", "rule right"),
-                along=("rule",),
-            ),
-        ),
+        (bars_plot("Conflict cases against RAG", "win", "tie", "lose", along=("place",)),),
+        (points_plot("How often a rule is followed, and how right it is", "followed", "rule right", along=("rule",)),),
     ),
 )

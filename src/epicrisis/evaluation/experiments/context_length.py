@@ -14,7 +14,7 @@ from operator import mul
 from statistics import fmean
 
 from epicrisis.evaluation.analysis import grouping
-from epicrisis.evaluation.analysis.table import PlotSpec, Table
+from epicrisis.evaluation.analysis.table import Table, line_plot, points_plot
 from epicrisis.evaluation.experiments import outcome_groups, positions
 from epicrisis.evaluation.experiments.experiment import Experiment, Grid
 from epicrisis.evaluation.experiments.placement import PLACES
@@ -98,10 +98,9 @@ EXPERIMENT = Experiment(
     grid=Grid(ARMS, KS, PLACES),
     plots=(
         (
-            PlotSpec(
-                title="Share right by the number of documents",
-                kind="line",
-                values=(grouping.SHARE_COLUMN,),
+            line_plot(
+                "Share right by the number of documents",
+                grouping.SHARE_COLUMN,
                 along=("k",),
                 series=("arm",),
                 panel=("model",),
@@ -110,12 +109,8 @@ EXPERIMENT = Experiment(
             ),
         ),
         (
-            PlotSpec(
-                title="What a doubling of the documents changes",
-                kind="points",
-                values=("change a doubling",),
-                along=("arm",),
-                series=("arm",),
+            points_plot(
+                "What a doubling of the documents changes", "change a doubling", along=("arm",), series=("arm",)
             ),
         ),
     ),

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, Group, make_accuracy_table
-from epicrisis.evaluation.analysis.table import PlotSpec, Table
+from epicrisis.evaluation.analysis.table import Table, line_plot, points_plot
 from epicrisis.evaluation.experiments import vote_sampling
 from epicrisis.evaluation.experiments.arms import check_names
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
@@ -148,45 +148,30 @@ EXPERIMENT = Experiment(
     published=("ensembles-baseline", "ensembles-shuffling", "ensembles-votes", "study-energy"),
     plots=(
         (
-            PlotSpec(
-                title="Share right by method",
-                kind="points",
-                values=(SHARE_COLUMN,),
+            points_plot(
+                "Share right by method",
+                SHARE_COLUMN,
                 along=_VOTED,
                 series=("arm",),
                 panel=_MODEL,
                 method_columns=_VOTED,
             ),
-            PlotSpec(
-                title="Differences by method",
-                kind="points",
-                values=(f"difference to {vote_sampling.COT}",),
+            points_plot(
+                "Differences by method",
+                f"difference to {vote_sampling.COT}",
                 along=_VOTED,
                 series=("arm",),
                 panel=_MODEL,
             ),
         ),
+        (points_plot("What shuffled options change", "difference to options as they are", along=("votes",)),),
         (
-            PlotSpec(
-                title="What shuffled options change",
-                kind="points",
-                values=("difference to options as they are",),
-                along=("votes",),
+            line_plot(
+                "Share right by the number of votes", SHARE_COLUMN, along=("votes",), series=("arm",), panel=_MODEL
             ),
-        ),
-        (
-            PlotSpec(
-                title="Share right by the number of votes",
-                kind="line",
-                values=(SHARE_COLUMN,),
-                along=("votes",),
-                series=("arm",),
-                panel=_MODEL,
-            ),
-            PlotSpec(
-                title="What more votes change",
-                kind="line",
-                values=("difference to the same arm *",),
+            line_plot(
+                "What more votes change",
+                "difference to the same arm *",
                 along=("votes",),
                 series=("arm",),
                 panel=_MODEL,

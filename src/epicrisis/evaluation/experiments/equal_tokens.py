@@ -23,7 +23,7 @@ from epicrisis.core.printable import count_noun
 from epicrisis.core.types import Passage, Question, Ranking, SentenceRanking
 from epicrisis.evaluation.analysis import grouping
 from epicrisis.evaluation.analysis.statistics import Difference, Floats, Mean, estimate_mean
-from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table
+from epicrisis.evaluation.analysis.table import Cell, Table, line_plot, points_plot
 from epicrisis.evaluation.experiments import outcome_groups
 from epicrisis.evaluation.experiments.arms import Study, check_names, check_questions, repeat_case
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid, Runs
@@ -446,20 +446,18 @@ def _undominated(costs: Floats, scores: Floats) -> npt.NDArray[np.bool_]:
 
 PLOTS = (
     (
-        PlotSpec(
-            title="Share right by the place of the evidence",
-            kind="points",
-            values=(grouping.SHARE_COLUMN,),
+        points_plot(
+            "Share right by the place of the evidence",
+            grouping.SHARE_COLUMN,
             along=("evidence",),
             series=("arm",),
             panel=("model", LIMIT),
         ),
     ),
     (
-        PlotSpec(
-            title="Accuracy and cost",
-            kind="line",
-            values=(grouping.SHARE_COLUMN,),
+        line_plot(
+            "Accuracy and cost",
+            grouping.SHARE_COLUMN,
             along=(TOKENS,),
             series=("arm",),
             panel=("model",),
@@ -468,21 +466,15 @@ PLOTS = (
         ),
     ),
     (
-        PlotSpec(
-            title="Share right at equal tokens",
-            kind="points",
-            values=(grouping.SHARE_COLUMN,),
+        points_plot(
+            "Share right at equal tokens",
+            grouping.SHARE_COLUMN,
             along=("arm",),
             series=("arm",),
             panel=("model", LIMIT),
         ),
-        PlotSpec(
-            title="Differences at equal tokens",
-            kind="points",
-            values=("difference to *",),
-            along=("arm",),
-            series=("arm",),
-            panel=("model", LIMIT),
+        points_plot(
+            "Differences at equal tokens", "difference to *", along=("arm",), series=("arm",), panel=("model", LIMIT)
         ),
     ),
 )

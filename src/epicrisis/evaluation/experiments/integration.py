@@ -23,7 +23,7 @@ from epicrisis.core.types import Preflight, Question, Ranking
 from epicrisis.evaluation.analysis import grouping, statistics
 from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean, paired_difference, uniform_interval
-from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table
+from epicrisis.evaluation.analysis.table import Cell, Table, points_plot
 from epicrisis.evaluation.experiments import outcome_groups, token_costs
 from epicrisis.evaluation.experiments.arms import UNPLACED, QuestionPassages, Study, check_names, unique_cases
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid, Runs
@@ -315,22 +315,16 @@ EXPERIMENT = Experiment(
     published=("integration", "integration-averages"),
     plots=(
         (
-            PlotSpec(
-                title="Share right by arm",
-                kind="points",
-                values=(grouping.SHARE_COLUMN,),
+            points_plot(
+                "Share right by arm",
+                grouping.SHARE_COLUMN,
                 along=("arm",),
                 series=("arm",),
                 panel=("model", "set"),
                 method_columns=("arm",),
             ),
-            PlotSpec(
-                title="Differences by arm",
-                kind="points",
-                values=("difference to *",),
-                along=("arm",),
-                series=("arm",),
-                panel=("model", "set"),
+            points_plot(
+                "Differences by arm", "difference to *", along=("arm",), series=("arm",), panel=("model", "set")
             ),
         ),
     ),
@@ -347,15 +341,7 @@ COST = Experiment(
     published=("cost",),
     plots=(
         (token_costs.INPUT_PLOT,),
-        (
-            PlotSpec(
-                title="Input tokens, predicted and measured",
-                kind="points",
-                values=("input",),
-                along=("what",),
-                measured_prefix="measured",
-            ),
-        ),
+        (points_plot("Input tokens, predicted and measured", "input", along=("what",), measured_prefix="measured"),),
     ),
     places_documents=False,
 )

@@ -11,7 +11,7 @@ from functools import partial
 
 from epicrisis.core.errors import InputError
 from epicrisis.evaluation.analysis.grouping import Group, make_accuracy_table
-from epicrisis.evaluation.analysis.table import DIFFERENCES, SHARES, PlotSpec, Table
+from epicrisis.evaluation.analysis.table import DIFFERENCES, SHARES, Table, points_plot
 from epicrisis.evaluation.experiments import vote_sampling
 from epicrisis.evaluation.experiments.arms import check_names
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
@@ -97,14 +97,7 @@ EXPERIMENT = Experiment(
     grid=Grid(ARMS, votes=(VOTES,)),
     published=("medprompt-encoder-properties", "medprompt-encoders", "medprompt-databases", "medprompt-reranker"),
     plots=(
-        (
-            PlotSpec(
-                title="Differences between examples",
-                kind="points",
-                values=(f"difference to {_FIRST}",),
-                panel=("model",),
-            ),
-        ),
+        (points_plot("Differences between examples", f"difference to {_FIRST}", panel=("model",)),),
         (SHARES, DIFFERENCES),
         vote_sampling.usage_plots(along=("examples",)),
     ),

@@ -18,7 +18,7 @@ from epicrisis.evaluation.analysis.grouping import (
     make_accuracy_table,
     mean_score,
 )
-from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table
+from epicrisis.evaluation.analysis.table import Cell, Table, points_plot
 from epicrisis.evaluation.experiments import vote_sampling
 from epicrisis.evaluation.experiments.arms import check_names
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
@@ -112,35 +112,19 @@ EXPERIMENT = Experiment(
     published=("models", "models-averages", "models-leaderboard"),
     plots=(
         (
-            PlotSpec(
-                title="Gains over one prediction",
-                kind="points",
-                values=(f"difference to {vote_sampling.ZERO}",),
+            points_plot(
+                "Gains over one prediction",
+                f"difference to {vote_sampling.ZERO}",
                 along=_ROWS,
                 series=("arm",),
                 panel=("set",),
             ),
-            PlotSpec(
-                title="Share right",
-                kind="points",
-                values=(SHARE_COLUMN,),
-                along=_ROWS,
-                series=("arm",),
-                panel=("set",),
-                method_columns=("arm",),
+            points_plot(
+                "Share right", SHARE_COLUMN, along=_ROWS, series=("arm",), panel=("set",), method_columns=("arm",)
             ),
         ),
-        (
-            PlotSpec(
-                title="What the examples bring",
-                kind="points",
-                values=("difference to *",),
-                along=_MODEL,
-                series=_MODEL,
-                panel=("set",),
-            ),
-        ),
-        (PlotSpec(title="Leaderboard", kind="points", values=("average",), along=_ROWS, series=("arm",), panel=()),),
+        (points_plot("What the examples bring", "difference to *", along=_MODEL, series=_MODEL, panel=("set",)),),
+        (points_plot("Leaderboard", "average", along=_ROWS, series=("arm",), panel=()),),
         vote_sampling.usage_plots(along=("arm",), series=("arm",), panel=("model", "set")),
     ),
     strategy="self-consistency",

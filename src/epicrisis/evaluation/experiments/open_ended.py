@@ -26,7 +26,7 @@ from epicrisis.evaluation.analysis.agreement import (
 from epicrisis.evaluation.analysis.grouping import correct_p_values
 from epicrisis.evaluation.analysis.sample_size import ALPHA
 from epicrisis.evaluation.analysis.statistics import Mean, estimate_mean, sign_test
-from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table
+from epicrisis.evaluation.analysis.table import Cell, Table, bars_plot
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Runs
 from epicrisis.evaluation.grading import blind_pairs, human_verdicts, preference
 from epicrisis.evaluation.grading.blind_pairs import BlindPairs
@@ -426,15 +426,8 @@ EXPERIMENT = Experiment(
     sets=("medq",),
     published=("open-ended",),
     plots=(
-        (PlotSpec(title="Better, same, worse", kind="bars", values=("better", "same", "worse"), along=("judge",)),),
-        (
-            PlotSpec(
-                title="By the place of the answer",
-                kind="bars",
-                values=("first better", "tie", "second better"),
-                along=("judge",),
-            ),
-        ),
+        (bars_plot("Better, same, worse", "better", "same", "worse", along=("judge",)),),
+        (bars_plot("By the place of the answer", "first better", "tie", "second better", along=("judge",)),),
     ),
     conclude=lambda runs, _: conclusions(_read_judgings(runs)),
     whole_sets=True,

@@ -19,7 +19,7 @@ from epicrisis.core.errors import InputError
 from epicrisis.core.printable import count_noun
 from epicrisis.core.types import DraftSelection, Examples, Question
 from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, Group, make_accuracy_table
-from epicrisis.evaluation.analysis.table import SHARES, PlotSpec, Table
+from epicrisis.evaluation.analysis.table import SHARES, PlotSpec, Table, line_plot, points_plot
 from epicrisis.evaluation.experiments import outcome_groups, vote_sampling
 from epicrisis.evaluation.experiments.arms import ExampleFinder, check_names
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid, Runs
@@ -214,23 +214,9 @@ def _size_plots(size: str, unit: str) -> tuple[PlotSpec, ...]:
     axis, panel = f"{unit} ({size.upper()})", ("model", "examples")
     share, difference = f"Share right by {unit}", f"Differences to one draft by {unit}"
     return (
-        PlotSpec(
-            title=share,
-            kind="line",
-            values=(SHARE_COLUMN,),
-            along=(size,),
-            series=("arm",),
-            panel=panel,
-            axis_title=axis,
-        ),
-        PlotSpec(
-            title=difference,
-            kind="line",
-            values=("difference to one draft *",),
-            along=(size,),
-            series=("arm",),
-            panel=panel,
-            axis_title=axis,
+        line_plot(share, SHARE_COLUMN, along=(size,), series=("arm",), panel=panel, axis_title=axis),
+        line_plot(
+            difference, "difference to one draft *", along=(size,), series=("arm",), panel=panel, axis_title=axis
         ),
     )
 
@@ -246,12 +232,7 @@ EXPERIMENT = Experiment(
     plots=(
         (
             SHARES,
-            PlotSpec(
-                title="Differences to no examples",
-                kind="points",
-                values=("difference to no examples",),
-                panel=("model",),
-            ),
+            points_plot("Differences to no examples", "difference to no examples", panel=("model",)),
         ),
         _size_plots("n", "drafts or rounds"),
         _size_plots("k", "examples"),

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from epicrisis.core.partitioning import group_passages
 from epicrisis.core.types import Ranking
 from epicrisis.evaluation.analysis import grouping
-from epicrisis.evaluation.analysis.table import PlotSpec, Table
+from epicrisis.evaluation.analysis.table import Table, line_plot, points_plot
 from epicrisis.evaluation.experiments import outcome_groups
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
 from epicrisis.evaluation.experiments.placement import PLACES, distinct_places
@@ -159,10 +159,9 @@ def _middle_table(runs: outcome_groups.OutcomesByModel, remarks: Sequence[str]) 
     )
 
 
-PLACE_PLOT = PlotSpec(
-    title="Share right by the place of the key document",
-    kind="line",
-    values=(grouping.SHARE_COLUMN,),
+PLACE_PLOT = line_plot(
+    "Share right by the place of the key document",
+    grouping.SHARE_COLUMN,
     along=("place",),
     series=("arm",),
     axis_title="place of the key document (percentile)",
@@ -170,22 +169,10 @@ PLACE_PLOT = PlotSpec(
 PLOTS = (
     (PLACE_PLOT,),
     (
-        PlotSpec(
-            title="Share right by arm", kind="points", values=(grouping.SHARE_COLUMN,), along=("arm",), series=("arm",)
-        ),
-        PlotSpec(
-            title="Differences by arm", kind="points", values=("difference to *",), along=("arm",), series=("arm",)
-        ),
+        points_plot("Share right by arm", grouping.SHARE_COLUMN, along=("arm",), series=("arm",)),
+        points_plot("Differences by arm", "difference to *", along=("arm",), series=("arm",)),
     ),
-    (
-        PlotSpec(
-            title="What the middle loses",
-            kind="points",
-            values=("lost in the middle",),
-            along=("arm",),
-            series=("arm",),
-        ),
-    ),
+    (points_plot("What the middle loses", "lost in the middle", along=("arm",), series=("arm",)),),
 )
 EXPERIMENT = Experiment(
     name=NAME,

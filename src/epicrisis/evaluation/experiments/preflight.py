@@ -18,7 +18,7 @@ from epicrisis.evaluation.analysis.findings import Findings
 from epicrisis.evaluation.analysis.grouping import group_by
 from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Mean
-from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table
+from epicrisis.evaluation.analysis.table import Cell, Table, bars_plot, line_plot, points_plot
 from epicrisis.evaluation.experiments import preflight_rules
 from epicrisis.evaluation.experiments.experiment import Experiment
 from epicrisis.evaluation.experiments.preflight_calibration import (
@@ -288,56 +288,15 @@ EXPERIMENT = Experiment(
     published=("preflight", "preflight-rates"),
     plots=(
         (
-            PlotSpec(
-                title="Both rates of a rule",
-                kind="points",
-                values=("recall", "specificity"),
-                along=("rule",),
-                panel=("issue: key document",),
+            points_plot(
+                "Both rates of a rule", "recall", "specificity", along=("rule",), panel=("issue: key document",)
             ),
         ),
-        (
-            PlotSpec(
-                title="Both errors of a rule",
-                kind="points",
-                values=("missed where needed", "run where not needed"),
-                along=("rule",),
-            ),
-        ),
-        (
-            PlotSpec(
-                title="Specificity at the recall of the papers' rule",
-                kind="points",
-                values=("specificity",),
-                along=("signal",),
-            ),
-        ),
-        (
-            PlotSpec(
-                title="Every threshold",
-                kind="line",
-                values=("recall",),
-                along=("specificity",),
-                axis_title="specificity (%)",
-            ),
-        ),
-        (
-            PlotSpec(
-                title="Questions that skip map-reduce",
-                kind="points",
-                values=("skipped*",),
-                along=("guard",),
-                panel=("rule",),
-            ),
-        ),
-        (
-            PlotSpec(
-                title="Ranks of the key documents",
-                kind="bars",
-                values=("place *", "2 to *", "4 to *", "not *"),
-                along=("set",),
-            ),
-        ),
+        (points_plot("Both errors of a rule", "missed where needed", "run where not needed", along=("rule",)),),
+        (points_plot("Specificity at the recall of the papers' rule", "specificity", along=("signal",)),),
+        (line_plot("Every threshold", "recall", along=("specificity",), axis_title="specificity (%)"),),
+        (points_plot("Questions that skip map-reduce", "skipped*", along=("guard",), panel=("rule",)),),
+        (bars_plot("Ranks of the key documents", "place *", "2 to *", "4 to *", "not *", along=("set",)),),
     ),
     reads="rankings",
 )

@@ -17,7 +17,7 @@ from epicrisis.core.types import QuestionForm
 from epicrisis.evaluation.analysis.grouping import P_COLUMN, add_differences, mean_by
 from epicrisis.evaluation.analysis.published import make_population_table
 from epicrisis.evaluation.analysis.statistics import Difference, estimate_mean, paired_difference
-from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table
+from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table, line_plot, points_plot
 from epicrisis.evaluation.experiments import record_arms
 from epicrisis.evaluation.experiments.experiment import Experiment, Grid, Runs
 from epicrisis.evaluation.experiments.study_protocols import PAPER_SETTINGS
@@ -205,39 +205,12 @@ def _metric_plots(by: str, baseline: str, series: tuple[str, ...]) -> tuple[Plot
     along = ("arm", *series)
     plots: list[PlotSpec] = []
     for column, title in _METRICS.items():
-        plots.append(
-            PlotSpec(
-                title=f"{title} {by}",
-                kind="points",
-                values=(column,),
-                along=along,
-                series=series,
-                panel=_PANEL,
-                optional=True,
-            )
-        )
+        plots.append(points_plot(f"{title} {by}", column, along=along, series=series, panel=_PANEL, optional=True))
     plots.append(
-        PlotSpec(
-            title=f"Differences {by}",
-            kind="points",
-            values=(f"difference to {baseline}",),
-            along=along,
-            series=series,
-            panel=_PANEL,
-        )
+        points_plot(f"Differences {by}", f"difference to {baseline}", along=along, series=series, panel=_PANEL)
     )
     title = f"Evidence that was read {by}"
-    plots.append(
-        PlotSpec(
-            title=title,
-            kind="points",
-            values=("evidence recall",),
-            along=along,
-            series=series,
-            panel=_PANEL,
-            optional=True,
-        )
-    )
+    plots.append(points_plot(title, "evidence recall", along=along, series=series, panel=_PANEL, optional=True))
     return tuple(plots)
 
 
@@ -255,26 +228,11 @@ def _study(
     (Figures 3, 4 and 8), by arm (Tables 2 to 4, Figure 5), the lengths of records (Figures 6 and 7), correlations
     (Figures 9 and 10)."""
     along, difference = ("category", "arm"), (f"difference to {baseline}",)
-    by_kind = PlotSpec(
-        title="Differences by kind of question",
-        kind="points",
-        values=difference,
-        along=along,
-        series=("arm",),
-        panel=_PANEL,
+    by_kind = points_plot("Differences by kind of question", *difference, along=along, series=("arm",), panel=_PANEL)
+    lengths = line_plot(
+        "Records by their length", "patients", along=("up to tokens",), series=("set",), panel=("model",), log2=True
     )
-    lengths = PlotSpec(
-        title="Records by their length",
-        kind="line",
-        values=("patients",),
-        along=("up to tokens",),
-        series=("set",),
-        panel=("model",),
-        log2=True,
-    )
-    correlations = PlotSpec(
-        title="Correlation of metrics", kind="points", values=("Spearman*",), along=("metric", "other"), panel=()
-    )
+    correlations = points_plot("Correlation of metrics", "Spearman*", along=("metric", "other"), panel=())
     return Experiment(
         name=name,
         question=question,

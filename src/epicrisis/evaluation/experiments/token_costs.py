@@ -22,7 +22,7 @@ from epicrisis.core.answers import ModelCalled
 from epicrisis.core.printable import count_noun
 from epicrisis.evaluation.analysis.grouping import group_by
 from epicrisis.evaluation.analysis.statistics import Mean, estimate_mean
-from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table
+from epicrisis.evaluation.analysis.table import Cell, Table, points_plot
 from epicrisis.evaluation.experiments.arms import condition_order, pair_key
 from epicrisis.evaluation.experiments.experiment import Runs
 from epicrisis.evaluation.experiments.outcome_groups import add_notes
@@ -178,9 +178,7 @@ def read_costs(run: RecordedRun) -> list[CaseCost]:
     return sorted(case_costs(run.records()), key=lambda case: (condition_order(case.condition), case.question))
 
 
-INPUT_PLOT = PlotSpec(
-    title="Input tokens a question", kind="points", values=("input",), along=("arm",), series=("arm",)
-)
+INPUT_PLOT = points_plot("Input tokens a question", "input", along=("arm",), series=("arm",))
 _TOKENS = ("calls", "input", "cached", "output")
 _CHARGES = ("seconds", "cost")
 _MEASURED_NOTES = (

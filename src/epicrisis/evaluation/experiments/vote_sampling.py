@@ -10,7 +10,7 @@ from epicrisis.core.errors import InputError
 from epicrisis.core.types import Question
 from epicrisis.evaluation.analysis.grouping import group_by
 from epicrisis.evaluation.analysis.statistics import estimate_mean
-from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table
+from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table, points_plot
 from epicrisis.evaluation.experiments.arms import condition_order
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Runs
 from epicrisis.evaluation.experiments.outcome_groups import group_conditions
@@ -106,8 +106,8 @@ _USAGE_NOTES = (
 def usage_plots(**fields: Any) -> tuple[PlotSpec, ...]:
     """Return the plots of the tokens and of the calls a case, with these fields."""
     tokens, calls = (
-        PlotSpec(title="Tokens a case", kind="points", values=("tokens",)),
-        PlotSpec(title="Calls a case", kind="points", values=("calls",)),
+        points_plot("Tokens a case", "tokens"),
+        points_plot("Calls a case", "calls"),
     )
     return replace(tokens, **fields), replace(calls, **fields)
 
