@@ -107,36 +107,40 @@ class ChartEntry:
 def list_entries(record: FictionalRecord) -> tuple[ChartEntry, ...]:
     """Return the entries of a record by kind and time."""
     patient = record.patient
-    entries: list[ChartEntry] = [_stay_entry(patient, stay) for stay in patient.stays]
+    entries: list[ChartEntry] = []
+    for stay in patient.stays:
+        admitted, discharged = (time.isoformat(timespec="minutes") for time in (stay.admitted, stay.discharged))
+        entries.append(_make_entry(patient, "encounter", STAY, admitted, stay, end=discharged))
     entries += _problem_entries(patient)
     first = patient.stays[0]
-    allergy = f"Allergy to {patient.allergy}"
-    entries.append(
-        ChartEntry(
-            patient=patient.id,
-            kind="allergy",
-            name=allergy,
-            time=first.day(0),
-            encounter=_encounter(patient, first),
-        )
-    )
+    entries.append(_make_entry(patient, "allergy", f"Allergy to {patient.allergy}", first.day(0), first))
     entries += _medication_entries(record)
     for stay in patient.stays:
         if stay.procedure_day is not None:
             name, day = sentence_case(stay.condition.procedure), stay.day(stay.procedure_day)
-            entries.append(
-                ChartEntry(
-                    patient=patient.id,
-                    kind="procedure",
-                    name=name,
-                    time=day,
-                    encounter=_encounter(patient, stay),
-                )
-            )
+            entries.append(_make_entry(patient, "procedure", name, day, stay))
     entries += _vaccination_entries(record)
     for note in record.notes:
         entries += _value_entries(patient, note)
     return tuple(_number_entries(entries))
+
+
+def _make_entry(
+    patient: FictionalPatient,
+    kind: FactKind,
+    name: str,
+    time: str,
+    stay: FictionalStay | None = None,
+    *,
+    end: str = "",
+    value: str = "",
+    code: str = "",
+) -> ChartEntry:
+    """Return an entry without a number, of a stay or of no stay."""
+    encounter = "" if stay is None else f"{patient.id}-S{stay.number}"
+    return ChartEntry(
+        patient=patient.id, kind=kind, name=name, time=time, end=end, value=value, code=code, encounter=encounter
+    )
 
 
 def _number_entries(entries: list[ChartEntry]) -> Iterator[ChartEntry]:
@@ -147,37 +151,14 @@ def _number_entries(entries: list[ChartEntry]) -> Iterator[ChartEntry]:
         yield replace(entry, id=f"{entry.patient}-{entry.kind}-{counts[entry.kind]}")
 
 
-def _encounter(patient: FictionalPatient, stay: FictionalStay) -> str:
-    return f"{patient.id}-S{stay.number}"
-
-
-def _stay_entry(patient: FictionalPatient, stay: FictionalStay) -> ChartEntry:
-    admitted, discharged = stay.admitted.isoformat(timespec="minutes"), stay.discharged.isoformat(timespec="minutes")
-    return ChartEntry(
-        patient=patient.id,
-        kind="encounter",
-        name=STAY,
-        time=admitted,
-        end=discharged,
-        encounter=_encounter(patient, stay),
-    )
-
-
 def _problem_entries(patient: FictionalPatient) -> Iterator[ChartEntry]:
     """Yield chronic conditions, since a day of the year that the notes name, and the diagnoses of stays."""
     draws = Draws("problem dates", patient.id, patient.born)
     for condition, year in patient.chronic:
         onset = datetime(year, 1, 1) + timedelta(days=draws.integer(0, 364))
-        yield ChartEntry(patient=patient.id, kind="problem", name=condition.name, time=f"{onset:%Y-%m-%d}")
+        yield _make_entry(patient, "problem", condition.name, f"{onset:%Y-%m-%d}")
     for stay in patient.stays:
-        yield ChartEntry(
-            patient=patient.id,
-            kind="problem",
-            name=stay.condition.name,
-            time=stay.day(0),
-            end=stay.day(stay.days),
-            encounter=_encounter(patient, stay),
-        )
+        yield _make_entry(patient, "problem", stay.condition.name, stay.day(0), stay, end=stay.day(stay.days))
 
 
 def _medication_entries(record: FictionalRecord) -> Iterator[ChartEntry]:
@@ -190,33 +171,26 @@ def _medication_entries(record: FictionalRecord) -> Iterator[ChartEntry]:
     days = {fact.key: fact.day for fact in record.facts}
     courses: dict[str, ChartEntry] = {}
     for stay in patient.stays:
-        encounter, last_day = _encounter(patient, stay), stay.day(stay.days)
+        last_day = stay.day(stay.days)
         for drug, dose in stay.home.items():
             if drug not in courses:
-                courses[drug] = _start_course(patient, drug, dose, stay.day(0), encounter)
+                courses[drug] = _start_course(patient, drug, dose, stay.day(0), stay)
         for change in stay.changes:
             drug = change.drug.name
             day = days[f"change:{drug}:{stay.number}"]
             yield replace(courses[drug], end=day, reason="dose changed")
-            courses[drug] = _start_course(patient, drug, change.after, day, encounter)
+            courses[drug] = _start_course(patient, drug, change.after, day, stay)
         for drug in tuple(courses):
             if drug not in stay.regimen:
                 yield replace(courses.pop(drug), end=last_day, reason="not continued")
         for drug, dose in stay.regimen.items():
             if drug not in courses:
-                courses[drug] = _start_course(patient, drug, dose, last_day, encounter)
+                courses[drug] = _start_course(patient, drug, dose, last_day, stay)
     yield from courses.values()
 
 
-def _start_course(patient: FictionalPatient, drug: str, dose: str, day: str, encounter: str) -> ChartEntry:
-    return ChartEntry(
-        patient=patient.id,
-        kind="medication",
-        name=drug,
-        time=day,
-        value=f"{dose} {drugs()[drug].how}",
-        encounter=encounter,
-    )
+def _start_course(patient: FictionalPatient, drug: str, dose: str, day: str, stay: FictionalStay) -> ChartEntry:
+    return _make_entry(patient, "medication", drug, day, stay, value=f"{dose} {drugs()[drug].how}")
 
 
 def _vaccination_entries(record: FictionalRecord) -> Iterator[ChartEntry]:
@@ -235,9 +209,7 @@ def _vaccination_entries(record: FictionalRecord) -> Iterator[ChartEntry]:
 
 
 def _vaccination(patient: FictionalPatient, vaccine: str, day: str) -> ChartEntry:
-    return ChartEntry(
-        patient=patient.id, kind="immunization", name=f"{vaccine} vaccine", time=day, code=_VACCINES[vaccine]
-    )
+    return _make_entry(patient, "immunization", f"{vaccine} vaccine", day, code=_VACCINES[vaccine])
 
 
 def _value_entries(patient: FictionalPatient, note: FictionalNote) -> Iterator[ChartEntry]:
