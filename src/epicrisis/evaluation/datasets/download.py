@@ -1,19 +1,16 @@
 """Download of the files of a pinned question set into `home/datasets/<source>/`, with verification.
 
-A file is complete when it has its name: it is first written under a temporary one.
+A file is complete when it has its name: it is first written to a temporary folder.
 """
 
 from __future__ import annotations
 
 import errno
-import glob
 import hashlib
 import os
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
@@ -29,8 +26,9 @@ from epicrisis.evaluation.datasets.load import (
     load_catalogue,
     load_dataset,
 )
+from epicrisis.system.temporary_folders import TemporaryFolder
 
-_STALE_SECONDS = 3600.0
+_TEMPORARY_PREFIX = ".download-"
 TIMEOUT = 60.0
 """Seconds without data."""
 LARGEST = 64 << 20
@@ -95,34 +93,23 @@ def download_dataset(
 
 
 def _fetch(file: SourceFile, target: Path, on_progress: Callable[[int, int | None], None]) -> None:
-    _remove_stale_files(target)
-    # One for each process: two that download the same file must not write into one.
-    temporary = target.with_name(f"{target.name}.{os.getpid()}.partial")
     content = _read(file.url, target, on_progress)
     sha256 = hashlib.sha256(content).hexdigest()
     if file.sha256 not in (None, sha256):
         raise InputError(f"{file.url} is not the pinned file: expected sha256 {file.sha256}, got {sha256}; try again")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(target)
+        # One for each process: two that download the same file must not write into one.
+        with TemporaryFolder(_TEMPORARY_PREFIX, target.parent) as folder:
+            with (folder / target.name).open("wb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            (folder / target.name).replace(target)
     except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
         full = error.errno == errno.ENOSPC
         cure = "the disk is full: free some space" if full else f"{error.strerror}: check its permissions"
         raise StorageError(f"{target} cannot be written ({cure})") from error
-
-
-def _remove_stale_files(target: Path) -> None:
-    """Remove temporary files of killed processes. Writing one takes seconds."""
-    for path in target.parent.glob(f"{glob.escape(target.name)}.*.partial"):
-        with suppress(OSError):
-            if time.time() - path.stat().st_mtime > _STALE_SECONDS:
-                path.unlink()
 
 
 def _read(url: str, target: Path, on_progress: Callable[[int, int | None], None]) -> bytes:
