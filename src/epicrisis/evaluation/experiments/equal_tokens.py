@@ -25,9 +25,8 @@ from epicrisis.evaluation.analysis import grouping
 from epicrisis.evaluation.analysis.statistics import Difference, Floats, Mean, estimate_mean
 from epicrisis.evaluation.analysis.table import Cell, Table, line_plot, points_plot
 from epicrisis.evaluation.experiments import outcome_groups
-from epicrisis.evaluation.experiments.arms import Study, check_names, check_questions, repeat_case
+from epicrisis.evaluation.experiments.arms import check_names, check_questions
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid, Runs
-from epicrisis.evaluation.experiments.passage_source import PassageSource
 from epicrisis.evaluation.experiments.token_costs import CaseCost, case_costs
 from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.outcomes import Outcome
@@ -97,35 +96,22 @@ _FRONTIER = (
 RESAMPLES = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What all arms of a question read."""
-
-    question: Question
-    ranking: Ranking
-    sentences: SentenceRanking | None
-    condition: Condition
-    """The question set, and the place of the evidence if it is known."""
-
-
 def build_cases(inputs: CaseInputs) -> tuple[Case, ...]:
     """Build the cases. Conditions: `dataset`, `arm`, `prompt_tokens`, `repeat`, and `evidence` if its place is known.
 
     Raises InputError for an unknown arm, a question without gold letter, or a library without a gold document.
     """
-    grid, study = inputs.grid, inputs.study
-    check_names(grid.arms, ARMS)
+    check_names(inputs.grid.arms, ARMS)
     _refuse_settings(inputs.settings)
-    if len(grid.ks) > 1:
+    if len(inputs.grid.ks) > 1:
         raise InputError(f"{NAME} reads one ranking: give -k once, and run it again for another")
     built: list[Case] = []
     for dataset, questions in inputs.questions.items():
         check_questions(questions, gold_documents=False)
-        for question, gold in zip(questions, study.read_gold_passages(questions), strict=True):
+        for question, gold in zip(questions, inputs.study.read_gold_passages(questions), strict=True):
             place = find_evidence_place(question, gold)
             condition = {"dataset": dataset, **({"evidence": place} if place else {})}
-            ranking, sentences = _find_evidence(study.source, question, grid)
-            built += _question_cases(Evidence(question, ranking, sentences, condition), study, grid)
+            built += _question_cases(inputs, question, condition)
     return tuple(built)
 
 
@@ -139,50 +125,37 @@ def _refuse_settings(settings: Settings) -> None:
         raise InputError(f"{NAME} compares {', '.join(changed)} itself: leave it out of the settings")
 
 
-def _find_evidence(source: PassageSource, question: Question, grid: Grid) -> tuple[Ranking, SentenceRanking | None]:
-    """Return the ranking of passages for all arms, and its sentences if an arm selects sentences."""
+def _question_cases(inputs: CaseInputs, question: Question, condition: Condition) -> list[Case]:
+    """Return the cases of a question. All arms read one ranking of passages, and one of its sentences."""
+    grid, source, protocol = inputs.grid, inputs.study.source, inputs.study.protocol
     ranking = source.rank_passages(question, grid.ks[0])
-    if not any(ARMS[arm].strategy == "focused" for arm in grid.arms):
-        return ranking, None
-    return ranking, source.rank_sentences(question, ranking, MAX_SENTENCES)
-
-
-def _question_cases(evidence: Evidence, study: Study, grid: Grid) -> list[Case]:
+    sentences: SentenceRanking | None = None
+    if any(ARMS[arm].strategy == "focused" for arm in grid.arms):
+        sentences = source.rank_sentences(question, ranking, MAX_SENTENCES)
     cases: list[Case] = []
     for arm in grid.arms:
         overrides = replace(
             ARMS[arm],
             preflight=False,
-            temperature=study.protocol.temperature,
-            top_p=study.protocol.top_p,
-            paper_prompts=study.protocol.prompts,
+            temperature=protocol.temperature,
+            top_p=protocol.top_p,
+            paper_prompts=protocol.prompts,
         )
         if arm == CLOSED_BOOK:
-            condition = {**evidence.condition, "arm": arm}
-            cases += repeat_case(evidence.question, condition, overrides, study.seed, study.repeats)
+            cases += inputs.repeat(question, {**condition, "arm": arm}, overrides)
             continue
-        overrides = replace(
-            overrides.change(
-                count="passages",
-                partition=PARTITION if study.protocol.partition == "half" else study.protocol.partition,
-            ),
-            ranking=_order_for(arm, evidence.ranking),
-            sentences=_take_sentences(arm, evidence) if overrides.strategy == "focused" else None,
-        )
+        partition = PARTITION if protocol.partition == "half" else protocol.partition
+        overrides = replace(overrides.change(count="passages", partition=partition), ranking=_order_for(arm, ranking))
+        if overrides.strategy == "focused" and sentences is not None:
+            # An arm without a number reads what the tokens pay for.
+            best = replace(sentences, hits=sentences.hits[: SENTENCES.get(arm)])
+            overrides = replace(overrides, sentences=best)
         if "rotations" in overrides.options:
             overrides = overrides.change(rotations=grid.votes[0])
         for limit in grid.prompt_tokens:
-            condition = {**evidence.condition, "arm": arm, "prompt_tokens": limit}
             limited = replace(overrides, prompt_tokens=limit)
-            cases += repeat_case(evidence.question, condition, limited, study.seed, study.repeats)
+            cases += inputs.repeat(question, {**condition, "arm": arm, "prompt_tokens": limit}, limited)
     return cases
-
-
-def _take_sentences(arm: str, evidence: Evidence) -> SentenceRanking | None:
-    """Return the sentences that an arm of `focused` may read."""
-    if evidence.sentences is None or arm not in SENTENCES:
-        return evidence.sentences
-    return replace(evidence.sentences, hits=evidence.sentences.hits[: SENTENCES[arm]])
 
 
 def _order_for(arm: str, ranking: Ranking) -> Ranking:
