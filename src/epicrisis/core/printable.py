@@ -22,6 +22,7 @@ _JOINERS = "\u00ad\u200c\u200d"
 """Format characters to keep: the soft hyphen, and the joiners of Persian, Indic scripts and emoji."""
 _LAST_TAG = "\U000e007f"
 """The last invisible tag character. Some from U+E0000 on are not assigned, so they have no category of their own."""
+_FORMULA_STARTS = tuple("=+-@＝＋－＠\t\r")
 _BREAKS = re.compile("\r\n|[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 _SUSPECT = re.compile("[^ -~]")
 _ESCAPES = re.compile(
@@ -58,6 +59,12 @@ def shorten(text: str, limit: int = 80) -> str:
     """Return the text as one printable line of at most `limit` characters, with an ellipsis if it was longer."""
     line = " ".join(printable(text).split())
     return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
+
+
+def without_formula(text: str) -> str:
+    """Return the text with an apostrophe before it if a spreadsheet would read it as a formula."""
+    is_formula = text.startswith(_FORMULA_STARTS) or text.lstrip().startswith(_FORMULA_STARTS)
+    return f"'{text}" if is_formula else text
 
 
 def quote_for_shell(*words: str | os.PathLike[str]) -> str:

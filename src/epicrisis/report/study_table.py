@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from epicrisis.answering.study_details import StudyDetail, find_population, find_sample_size
 from epicrisis.core.answers import Answer, Citation
-from epicrisis.core.printable import printable
+from epicrisis.core.printable import printable, without_formula
 from epicrisis.core.references import name_document
 from epicrisis.core.studies import StatedRatio, StudyCell, StudyRow
 from epicrisis.core.types import Passage
@@ -32,8 +32,6 @@ from epicrisis.report.computed_table import list_computed_numbers
 from epicrisis.report.shown_citation import show_citation
 from epicrisis.report.stated_ratios import find_ratio
 
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-"""First characters that make a spreadsheet read a cell as a formula."""
 _COLUMNS = (
     "study",
     "design",
@@ -169,10 +167,5 @@ def study_table_csv(rows: Sequence[StudyRow]) -> str:
             row.document_id,
             row.note,
         )
-        writer.writerow([_without_formula(value) for value in values])
+        writer.writerow([without_formula(printable(value)) for value in values])
     return file.getvalue()
-
-
-def _without_formula(text: str) -> str:
-    clean = printable(text)
-    return f"'{clean}" if clean.lstrip().startswith(_FORMULA_STARTS) else clean

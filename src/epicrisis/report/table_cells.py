@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from epicrisis.core.printable import without_formula
 from epicrisis.evaluation.analysis.published import FIGURE, derive_accuracies
 from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean
 from epicrisis.evaluation.analysis.table import Cell, Table
@@ -41,7 +42,6 @@ _DETAILS = {
     "clusters": (Difference,),
 }
 """Further columns of a CSV file, with the types of cells that have them."""
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ def table_csv(table: Table) -> str:
         kinds = set(map(type, table.column(column)))
         names = [name for name, with_detail in _DETAILS.items() if not kinds.isdisjoint(with_detail)]
         details.append(names)
-        header += [_without_formula(column), *map(f"{column}: ".__add__, names)]
+        header += [without_formula(column), *map(f"{column}: ".__add__, names)]
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(header)
@@ -207,9 +207,4 @@ def _csv_value(cell: Cell) -> object:
         cell = cell.value
     if cell is None or isinstance(cell, Interval) or (isinstance(cell, float) and math.isnan(cell)):
         return ""
-    return _without_formula(cell) if isinstance(cell, str) else cell
-
-
-def _without_formula(text: str) -> str:
-    """Prefix an apostrophe to a text that a spreadsheet would run as a formula."""
-    return f"'{text}" if text.startswith(_FORMULA_STARTS) else text
+    return without_formula(cell) if isinstance(cell, str) else cell

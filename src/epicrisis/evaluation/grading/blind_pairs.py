@@ -23,7 +23,7 @@ from typing import Any
 from epicrisis.answering.citations import cite
 from epicrisis.core.answers import Answer
 from epicrisis.core.errors import InputError, StorageError
-from epicrisis.core.printable import printable_json
+from epicrisis.core.printable import printable_json, without_formula
 from epicrisis.corpus.reader_base import os_error_reason, printable_path
 from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.system.local_only import open_private
@@ -39,7 +39,6 @@ _CITATION_LABEL = re.compile(
     rf"(?<!\s)\s*+\((?:see\s++)?{_NAME}\.?\s*+\d++(?:\s*+(?:,|;|and|&)\s*+(?:{_NAME}\.?\s*+)?\d++)*+\)", re.IGNORECASE
 )
 _REVEALING_WORD = re.compile(r"\b(?:documents?|findings?|passages?|readers?)\b", re.IGNORECASE)
-_FORMULA_STARTS = tuple("=+-@＝＋－＠")
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,11 +230,6 @@ def write_pairs(pairs: BlindPairs, folder: Path) -> None:
         raise StorageError(
             f"{folder} cannot be written ({error.strerror}): free some space, or choose another folder"
         ) from error
-
-
-def without_formula(text: str) -> str:
-    """Prefix an apostrophe to a formula, so that a spreadsheet displays it."""
-    return f"'{text}" if text.lstrip().startswith(_FORMULA_STARTS) else text
 
 
 def read_pairs(folder: Path) -> BlindPairs:

@@ -20,7 +20,7 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, ConfigDict, TypeAdapter
 
 from epicrisis.core.errors import InputError
-from epicrisis.core.printable import printable_json
+from epicrisis.core.printable import printable_json, without_formula
 from epicrisis.corpus.reader_base import os_error_reason, printable_path
 from epicrisis.evaluation.grading.blind_pairs import (
     COLUMNS,
@@ -30,7 +30,6 @@ from epicrisis.evaluation.grading.blind_pairs import (
     check_format,
     parse_key,
     parse_pair,
-    without_formula,
 )
 from epicrisis.evaluation.grading.human_verdicts import (
     CRITERIA,
