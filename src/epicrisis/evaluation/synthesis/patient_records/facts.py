@@ -125,21 +125,17 @@ def draw_facts(patient: FictionalPatient, draws: Draws, single_count: int) -> tu
         if mention.note == "nursing":
             template, place = f"{mention.say[:-1]} ({stay.day(day)}).", f"nursing:{day}"
         sentence, answer, wrong_answers = fill_statement(single_draws, template, **patient.words)
-        about = "number" if re.search(r"\d", answer) else ""
-        key, category = f"once:{number}", "specific-fact"
-        facts.append(
-            Fact(
-                key=key,
-                stay=stay.number,
-                place=place,
-                sentence=sentence,
-                answer=answer,
-                ask=mention.ask,
-                category=category,
-                about=about,
-                wrong_answers=wrong_answers,
-            )
+        fact = Fact(
+            key=f"once:{number}",
+            stay=stay.number,
+            place=place,
+            sentence=sentence,
+            answer=answer,
+            ask=mention.ask,
+            about="number" if re.search(r"\d", answer) else "",
+            wrong_answers=wrong_answers,
         )
+        facts.append(fact)
     return tuple(facts)
 
 
@@ -204,9 +200,9 @@ def _arrival_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws)
         ("arrival", 0, stay.weights[0], "on arrival at"),
         ("leaving", stay.days, stay.weights[1], "at discharge from"),
     ):
-        answer, key = f"{value:.1f} kg", f"weight:{place}:{number}"
+        answer = f"{value:.1f} kg"
         yield Fact(
-            key=key,
+            key=f"weight:{place}:{number}",
             stay=number,
             place=place,
             sentence=f"Weight on {stay.day(day)} was {answer}.",
@@ -222,28 +218,22 @@ def _imaging_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws)
     name, condition, day = stay_name(patient, stay), stay.condition, stay.day(0)
     template = f"{sentence_case(condition.study)} of {day}: {condition.finding}."
     sentence, answer, wrong_answers = fill_statement(draws, template)
-    place, category = "radiology", "specific-fact"
-    yield Fact(
+    report_fact = partial(Fact, stay=stay.number, place="radiology")
+    yield report_fact(
         key=f"found:{stay.number}",
-        stay=stay.number,
-        place=place,
         sentence=sentence,
         answer=answer,
         ask=f"What was measured on the {condition.study} of {name}?",
-        category=category,
         about="number",
         wrong_answers=wrong_answers,
     )
     finding = condition.ruled_out
     denial = f"No evidence of {finding}"
-    yield Fact(
+    yield report_fact(
         key=f"denied:{stay.number}",
-        stay=stay.number,
-        place=place,
         sentence=f"{denial} on the study of {day}.",
         answer=denial,
         ask=f"What does the report of the {condition.study} of {name} say of {finding}?",
-        category=category,
         about="negation",
         wrong_answers=(f"There is {finding}", f"Possible {finding}", f"{finding}, improved"),
     )
@@ -257,10 +247,9 @@ def _course_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws) 
     # Some complications are those of the procedure.
     day = stay.day(draws.integer(stay.procedure_day or 1, stay.days))
     cause, *rivals = causes
-    yield Fact(
+    course_fact = partial(Fact, stay=number, place="course")
+    yield course_fact(
         key=f"complication:{number}",
-        stay=number,
-        place="course",
         sentence=f"{sentence_case(condition.complication)} on {day} was attributed to {cause}.",
         answer=cause,
         ask=f"To what was {condition.complication} during {name} attributed?",
@@ -269,10 +258,8 @@ def _course_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws) 
     )
     units = f"{stay.units} unit{'s' if stay.units > 1 else ''} of packed red cells"
     other_counts = [item for item in range(2, 10) if item != stay.units]
-    yield Fact(
+    yield course_fact(
         key=f"units:{number}",
-        stay=number,
-        place="course",
         sentence=f"From {stay.day(0)} on {patient.words['he']} received {units}.",
         answer=units,
         ask=f"How much packed red cells did the patient receive during {name}?",
@@ -287,14 +274,12 @@ def _procedure_facts(patient: FictionalPatient, stay: FictionalStay, day: str, d
     template = f"On {day} {{he}} underwent {procedure}, with {stay.condition.detail}."
     sentence, answer, _ = fill_statement(draws, template, **patient.words)
     _, _, wrong_answers = fill_statement(draws, template, **patient.words)
-    yield Fact(
+    course_fact = partial(Fact, stay=number, place="course", about="number")
+    yield course_fact(
         key=f"procedure:{number}",
-        stay=number,
-        place="course",
         sentence=sentence,
         answer=answer,
         ask=f"What was recorded of the {procedure} during {name}?",
-        about="number",
         wrong_answers=wrong_answers,
     )
     # No laboratory report contains fibrinogen, so nothing there contradicts these values.
@@ -302,19 +287,12 @@ def _procedure_facts(patient: FictionalPatient, stay: FictionalStay, day: str, d
     after = before - draws.integer(20, 90)
     values = [f"{value} mg/dL" for value in (before, after, before + 35, after - 25)]
     for when, value in zip(("Before", "After"), values, strict=False):
-        key, sentence = (
-            f"fibrinogen-{when.lower()}:{number}",
-            f"{when} the {procedure} of {day} fibrinogen was {value}.",
-        )
-        yield Fact(
-            key=key,
-            stay=number,
-            place="course",
-            sentence=sentence,
+        yield course_fact(
+            key=f"fibrinogen-{when.lower()}:{number}",
+            sentence=f"{when} the {procedure} of {day} fibrinogen was {value}.",
             answer=value,
             ask=f"What was the fibrinogen {when.lower()} the {procedure} of {name}?",
             category="temporal",
-            about="number",
             wrong_answers=tuple(item for item in values if item != value),
         )
 
@@ -340,15 +318,14 @@ def _medication_facts(patient: FictionalPatient, stay: FictionalStay, draws: Dra
         day = stay.day(draws.integer(1, stay.days))
         opposite = change.drug.lowered if change.raised else change.drug.raised
         doses = f"from {change.before} to {change.after}"
-        key, category = f"change:{drug}:{number}", "cause-effect"
         yield Fact(
-            key=key,
+            key=f"change:{drug}:{number}",
             stay=number,
             place="course",
             sentence=f"{sentence_case(drug)} was {verb} {doses} on {day} because of {reason}.",
             answer=reason,
             ask=f"Why was the dose of {drug} {verb} during {name}?",
-            category=category,
+            category="cause-effect",
             wrong_answers=without((opposite, *draws.sample(reasons, 4)), reason),
             day=day,
         )
@@ -402,30 +379,26 @@ def _discharge_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draw
             visits,
         ),
     ]
-    category = "discharge-planning"
+    planning_fact = partial(Fact, stay=number, category="discharge-planning")
     for kind, place, template, ask, rivals in rows:
         sentence, answer, wrong_answers = fill_statement(draws, template, **words)
         alternatives = map(partial(draws.fill, **words), draws.sample(rivals, 5))
-        yield Fact(
+        yield planning_fact(
             key=f"{kind}:{number}",
-            stay=number,
             place=place,
             sentence=sentence,
             answer=answer,
             ask=ask,
-            category=category,
             wrong_answers=without((*wrong_answers, *alternatives), answer),
         )
     advice = stay.condition.advice
     sentence, answer, wrong_answers = fill_statement(draws, f"From {day} on: {advice}.")
-    yield Fact(
+    yield planning_fact(
         key=f"advice:{number}",
-        stay=number,
         place="instructions",
         sentence=sentence,
         answer=answer,
         ask=f'How does the instruction "{advice.partition(" [[")[0]} ..." given at discharge from {name} go on?',
-        category=category,
         about="number",
         wrong_answers=wrong_answers,
     )
@@ -446,10 +419,9 @@ def _value_facts(patient: FictionalPatient, stay: FictionalStay, draws: Draws) -
             if (start, end) != (first, last):
                 wrong_answers.append(f"from {start} to {end} {lab.unit}")
         answer = f"from {first} to {last} {lab.unit}"
-        key, number = f"trend:{name}:{stay.number}", stay.number
         yield Fact(
-            key=key,
-            stay=number,
+            key=f"trend:{name}:{stay.number}",
+            stay=stay.number,
             place="results",
             sentence=f"{sentence_case(name)} went {answer} between {stay.day(0)} and {stay.day(stay.days)}.",
             answer=answer,
@@ -472,11 +444,10 @@ def _value_fact(patient: FictionalPatient, stay: FictionalStay, lab: Lab, day: i
             all_values.extend(other.values.get(lab.name, ()))
         near = (value * factor for factor in (0.7, 1.2, 1.5, 0.85))
         alternatives += (lab.format(item) for item in (*draws.sample(all_values, 8), *near))
-    key, place = f"value:{lab.name}:{stay.number}:{day}", f"laboratory:{day}"
     return Fact(
-        key=key,
+        key=f"value:{lab.name}:{stay.number}:{day}",
         stay=stay.number,
-        place=place,
+        place=f"laboratory:{day}",
         sentence=f"{stay.day(day)} {lab.name:<22}{text:<16}[{lab.low:g}-{lab.high:g}] {flag}".strip(),
         answer=text,
         ask=ask,

@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, product
 
 from epicrisis.core.types import EvidenceSpan, Question, QuestionForm
@@ -188,13 +189,12 @@ def _ideas(record: FictionalRecord, evidence: _RecordEvidence, draws: Draws) -> 
     facts = dict(zip((fact.key for fact in record.facts), record.facts, strict=True))
     for fact in (fact for fact in record.facts if fact.ask):
         # Negations are asked as words of a note here; `_negation_ideas` asks them as choices.
-        keys, wrong_answers = (fact.key,), fact.wrong_answers
         yield _QuestionIdea(
             ask=fact.ask,
             gold=fact.answer,
             category=fact.category,
-            keys=keys,
-            wrong_answers=wrong_answers,
+            keys=(fact.key,),
+            wrong_answers=fact.wrong_answers,
             about=fact.about,
             forms=("extractive", "open") if fact.about == "negation" else FORMS,
         )
@@ -233,32 +233,28 @@ def _negation_ideas(record: FictionalRecord, facts: Mapping[str, Fact]) -> Itera
 def _terminology_ideas(record: FictionalRecord, facts: Mapping[str, Fact]) -> Iterator[_QuestionIdea]:
     all_names = tuple(condition.name for condition in chronic_conditions())
     abbreviations = tuple(condition.abbreviation for condition, _ in record.patient.chronic)
-    category = "terminology"
+    terminology_idea = partial(_QuestionIdea, category="terminology")
     for condition, _ in record.patient.chronic:
         short, keys = condition.abbreviation, (f"history:{condition.abbreviation}",)
-        yield _QuestionIdea(
+        yield terminology_idea(
             ask=f"Which abbreviation stands for {condition.lay} in the past medical history?",
             gold=short,
-            category=category,
             keys=keys,
             wrong_answers=abbreviations,
         )
-        ask, also = f'What does "{short}" in the past medical history mean?', (condition.lay,)
-        yield _QuestionIdea(
-            ask=ask,
+        yield terminology_idea(
+            ask=f'What does "{short}" in the past medical history mean?',
             gold=condition.name,
-            category=category,
             keys=keys,
             wrong_answers=all_names,
-            also=also,
+            also=(condition.lay,),
             forms=_NOT_EXTRACTIVE,
         )
     for stay in record.patient.stays:
         fact, name = facts[f"diagnosis:{stay.number}"], stay_name(record.patient, stay)
-        yield _QuestionIdea(
+        yield terminology_idea(
             ask=f'By which medical name does the discharge summary of {name} call "{stay.condition.lay}"?',
             gold=fact.answer,
-            category=category,
             keys=(fact.key,),
             wrong_answers=fact.wrong_answers,
         )
@@ -267,31 +263,25 @@ def _terminology_ideas(record: FictionalRecord, facts: Mapping[str, Fact]) -> It
 def _holistic_ideas(record: FictionalRecord, facts: Mapping[str, Fact], draws: Draws) -> Iterator[_QuestionIdea]:
     stays = record.patient.stays
     numbers = [stay.number for stay in stays]
-    diagnosis_keys, units_keys = (
-        tuple(f"diagnosis:{number}" for number in numbers),
-        tuple(f"units:{number}" for number in numbers),
-    )
+    diagnosis_keys = tuple(f"diagnosis:{number}" for number in numbers)
+    units_keys = tuple(f"units:{number}" for number in numbers)
     n = len(stays)
-    category, about = "holistic", "number"
-    yield _QuestionIdea(
+    counting_idea = partial(_QuestionIdea, category="holistic", about="number")
+    yield counting_idea(
         ask="How many hospital admissions does the record describe?",
         gold=str(n),
-        category=category,
         keys=diagnosis_keys,
         wrong_answers=tuple(map(str, filter(None, (n + 1, n + 2, n + 3, n - 1)))),
-        about=about,
         also=(f"{n} admissions" if n > 1 else "one admission",),
         forms=_NOT_EXTRACTIVE,
     )
     counts = [stay.units for stay in stays]
     total = sum(counts)
-    yield _QuestionIdea(
+    yield counting_idea(
         ask="How many units of packed red cells did the patient receive over all admissions together?",
         gold=f"{total} units",
-        category=category,
         keys=units_keys,
         wrong_answers=tuple(f"{total + step} units" for step in (1, 2, 4, 7)),
-        about=about,
         also=(str(total),),
         forms=_NOT_EXTRACTIVE,
     )
@@ -299,26 +289,22 @@ def _holistic_ideas(record: FictionalRecord, facts: Mapping[str, Fact], draws: D
         return
     if counts.count(max(counts)) == 1:
         amounts = [facts[key].answer for key in units_keys]
-        yield _QuestionIdea(
+        yield counting_idea(
             ask="What is the largest amount of packed red cells that the patient received in one admission?",
             gold=amounts[counts.index(max(counts))],
-            category=category,
             keys=units_keys,
             wrong_answers=(*amounts, *(f"{item} units of packed red cells" for item in (10, 11, 12))),
-            about=about,
         )
     names = [facts[key].answer for key in diagnosis_keys]
     wrong_answers = (*names, *facts[diagnosis_keys[0]].wrong_answers)
     lengths = [stay.days for stay in stays]
     for superlative, extreme in (("longest", max(lengths)), ("shortest", min(lengths))):
         if lengths.count(extreme) == 1:
-            yield _QuestionIdea(
+            yield counting_idea(
                 ask=f"What was the primary discharge diagnosis of the {superlative} of all admissions?",
                 gold=stays[lengths.index(extreme)].condition.name,
-                category="holistic",
                 keys=diagnosis_keys,
                 wrong_answers=wrong_answers,
-                about="number",
             )
     yield from _order_ideas(record, diagnosis_keys, names, draws)
 
