@@ -6,11 +6,11 @@ Cases are paired as in `run_comparison`: the same question under the same condit
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from epicrisis.core.types import AnswerState
+from epicrisis.core.types import AnswerState, Question
 from epicrisis.evaluation.analysis.grouping import score_outcome
 from epicrisis.evaluation.analysis.run_comparison import REPEATED, find_varying_conditions
 from epicrisis.evaluation.analysis.table import Cell, Table
@@ -51,9 +51,7 @@ class ChangedCase:
 class _ScoredCase:
     outcome: Outcome
     summary: CaseSummary
-    question_id: str
-    question: str
-    gold: str | None
+    question: Question
 
 
 def list_changed_cases(first: RecordedRun, second: RecordedRun) -> tuple[ChangedCase, ...]:
@@ -74,9 +72,9 @@ def list_changed_cases(first: RecordedRun, second: RecordedRun) -> tuple[Changed
                 conditions = ", ".join(f"{name} {one.outcome.condition.get(name)}" for name in names)
                 changed.append(
                     ChangedCase(
-                        question_id=one.question_id,
-                        question=one.question,
-                        gold=one.gold,
+                        question_id=one.question.id,
+                        question=one.question.text,
+                        gold=one.question.gold,
                         change=change,
                         first=one.summary,
                         second=other.summary,
@@ -97,18 +95,14 @@ def make_changes_table(changes: Sequence[ChangedCase]) -> Table:
 
 
 def _read_cases(run: RecordedRun) -> list[_ScoredCase]:
-    return list(_score_cases(run))
-
-
-def _score_cases(run: RecordedRun) -> Iterator[_ScoredCase]:
-    """Yield the cases whose answers can be scored: of questions with options and a gold letter."""
+    """Return the cases whose answers can be scored: of questions with options and a gold letter."""
+    cases: list[_ScoredCase] = []
     for record in run.records():
         answer = record.answer
-        question = answer.question
-        if question.options and question.gold is not None:
+        if answer.question.options and answer.question.gold is not None:
             summary = CaseSummary(record.key, answer.state, answer.choice)
-            question_id = str(question.id or "")
-            yield _ScoredCase(score_record(record), summary, question_id, question.text, question.gold)
+            cases.append(_ScoredCase(score_record(record), summary, answer.question))
+    return cases
 
 
 def _pairing_conditions(ones: Sequence[_ScoredCase], others: Sequence[_ScoredCase]) -> tuple[str, ...]:
