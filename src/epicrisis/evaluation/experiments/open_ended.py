@@ -167,8 +167,7 @@ def tables(judgings: Mapping[str, Judging], *, remarks: Sequence[str] = ()) -> t
     if not any(judging.people or judging.models for judging in judgings.values()):
         return (answers,)
     verdicts = _verdicts_table(judgings, remarks)
-    parts = (*_category_tables(judgings), *_criteria_tables(judgings))
-    return answers, verdicts, _agreement_table(judgings), *parts, _place_table(judgings)
+    return answers, verdicts, _agreement_table(judgings), *_part_tables(judgings), _place_table(judgings)
 
 
 def conclusions(judgings: Mapping[str, Judging]) -> tuple[str, ...]:
@@ -280,39 +279,34 @@ def _possessives(judgings: Mapping[str, Judging]) -> tuple[str, str]:
     return f"{_ARM_NAMES[OURS]}'s", f"{_ARM_NAMES[RIVAL]}'s"
 
 
-def _category_tables(judgings: Mapping[str, Judging]) -> tuple[Table, ...]:
-    """Return the verdicts by the category of the question (the specialty in MedQ), or nothing with fewer than two."""
+def _part_tables(judgings: Mapping[str, Judging]) -> Iterator[Table]:
+    """Yield the verdicts by the category of the question (the specialty in MedQ), if there are several, and the
+    verdicts and the agreement by criterion, if there are verdicts by criteria."""
     by_category: dict[str, Judging] = {}
-    for model, judging in judgings.items():
-        for category in sorted(set(judging.paired.key.categories.values())):
-            by_category[category if len(judgings) == 1 else f"{category}, {model}"] = judging.of_category(category)
-    if len(by_category) < 2:
-        return ()
-    verdicts = _verdicts_table(by_category, ())
-    tested = len(verdicts.rows) - verdicts.column("p (Holm)").count(None)
-    columns = ("specialty", *verdicts.columns[1:])
-    return (replace(verdicts, title="By specialty", columns=columns, notes=(_CATEGORY_NOTE.format(n=tested),)),)
-
-
-def _criteria_tables(judgings: Mapping[str, Judging]) -> tuple[Table, ...]:
-    """Return the verdicts and the agreement by criterion, or nothing without verdicts by criteria."""
     by_criterion: dict[str, Judging] = {}
     for model, judging in judgings.items():
+        suffix = "" if len(judgings) == 1 else f", {model}"
+        for category in sorted(set(judging.paired.key.categories.values())):
+            by_category[f"{category}{suffix}"] = judging.of_category(category)
         for criterion in human_verdicts.CRITERIA:
             judging_of_one = judging.under(criterion)
             if judging_of_one.people:
-                by_criterion[criterion if len(judgings) == 1 else f"{criterion}, {model}"] = judging_of_one
-    if not by_criterion:
-        return ()
-    verdicts = _verdicts_table(by_criterion, ())
+                by_criterion[f"{criterion}{suffix}"] = judging_of_one
+    if len(by_category) > 1:
+        yield _verdicts_by_part(by_category, "specialty", _CATEGORY_NOTE)
+    if by_criterion:
+        yield _verdicts_by_part(by_criterion, "criterion", _CRITERIA_NOTE)
+        agreement = _agreement_table(by_criterion)
+        if agreement.rows:
+            columns = ("criterion", *agreement.columns[1:])
+            yield replace(agreement, title="How far the judges agree, by criterion", columns=columns)
+
+
+def _verdicts_by_part(parts: Mapping[str, Judging], label: str, note: str) -> Table:
+    verdicts = _verdicts_table(parts, ())
     tested = len(verdicts.rows) - verdicts.column("p (Holm)").count(None)
-    agreement = _agreement_table(by_criterion)
-    columns = ("criterion", *verdicts.columns[1:]), ("criterion", *agreement.columns[1:])
-    tables = (
-        replace(verdicts, title="By criterion", columns=columns[0], notes=(_CRITERIA_NOTE.format(n=tested),)),
-        replace(agreement, title="How far the judges agree, by criterion", columns=columns[1]),
-    )
-    return tables if agreement.rows else tables[:1]
+    columns = (label, *verdicts.columns[1:])
+    return replace(verdicts, title=f"By {label}", columns=columns, notes=(note.format(n=tested),))
 
 
 def _self_judge_notes(judgings: Mapping[str, Judging]) -> tuple[str, ...]:
