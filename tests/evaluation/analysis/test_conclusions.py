@@ -194,7 +194,7 @@ def test_conclusions_avoid_claims_of_significance_and_cause() -> None:
         ]
         against = [Group(g.labels, g.outcomes, groups[i - 2].outcomes if i > 1 else ()) for i, g in enumerate(groups)]
         conclusions = draw_conclusions(
-            make_accuracy_table("T", ("model", "arm", "k"), against, baseline="rag at that k", measure="right")
+            make_accuracy_table("T", ("model", "arm", "k"), against, baseline="rag at that k")
         )
         assert conclusions
         assert not re.search(r"(?i)signific|because|due to|caus|prove[sd]|effect|improv", " ".join(conclusions))

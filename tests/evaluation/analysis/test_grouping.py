@@ -118,9 +118,9 @@ def test_correct_p_values_ignores_missing_comparisons() -> None:
 
 def test_spread_over_repeats_matches_manual_calculation() -> None:
     result = [make_outcome(i, i < right, repeat=repeat) for repeat, right in enumerate((2, 4, 6)) for i in range(10)]
-    assert spread_over(result, "repeat", "right") == pytest.approx(0.2)
-    assert spread_over(result, "place", "right") is None
-    assert spread_over([], "repeat", "right") is None
+    assert spread_over(result, "repeat") == pytest.approx(0.2)
+    assert spread_over(result, "place") is None
+    assert spread_over([], "repeat") is None
 
 
 def test_accuracy_table_has_columns_rows_and_notes() -> None:
@@ -130,7 +130,6 @@ def test_accuracy_table_has_columns_rows_and_notes() -> None:
         ("arm",),
         [Group(("rag",), rag), Group(("other",), MIXED, rag, (), ())],
         baseline="rag",
-        measure="right",
     )
     assert table.columns == ("arm", *FIGURES, SHARE_BOUNDS, DIFFERENCE_BOUNDS, "difference to rag", P_COLUMN)
     assert table.column("arm") == ("rag", "other")
@@ -148,11 +147,11 @@ def test_accuracy_table_has_columns_rows_and_notes() -> None:
 def test_accuracy_table_notes_name_number_of_corrected_comparisons() -> None:
     rag = [make_outcome(i, i % 3 == 0) for i in range(30)]
     others = [Group((name,), [make_outcome(i, i % 2 == 0) for i in range(30)], rag) for name in "ab"]
-    notes = make_accuracy_table("T", ("arm",), others, baseline="rag", measure="right").notes
+    notes = make_accuracy_table("T", ("arm",), others, baseline="rag").notes
     assert notes[2].endswith("corrected by Holm for this table's 2 comparisons.")
-    alone = make_accuracy_table("T", ("arm",), [Group(("rag",), rag)], baseline="rag", measure="right").notes
+    alone = make_accuracy_table("T", ("arm",), [Group(("rag",), rag)], baseline="rag").notes
     assert not any("Differences" in note for note in alone), "nothing is compared"
-    nothing = make_accuracy_table("T", ("arm",), [], baseline="rag", measure="right").notes
+    nothing = make_accuracy_table("T", ("arm",), [], baseline="rag").notes
     assert not any("nan" in note for note in nothing)
 
 
@@ -164,7 +163,7 @@ def test_accuracy_table_is_independent_of_case_order() -> None:
         for share in (0.6, 0.4)
     )
     result = [
-        make_accuracy_table("T", ("arm",), [Group(("a",), a, b, ("place",))], baseline="b", measure="right")
+        make_accuracy_table("T", ("arm",), [Group(("a",), a, b, ("place",))], baseline="b")
         for a, b in ((first, second), (first[::-1], second), ([*first[40:], *first[:40]], second[::-1]))
     ]
     assert result[0] == result[1] == result[2]
@@ -190,7 +189,7 @@ def test_bounds_are_left_out_for_one_percent_of_failures() -> None:
 
 def test_accuracy_table_without_scored_cases_shows_nan_not_zero() -> None:
     unmarked = replace(make_outcome(1, state="failed"), is_unmarked=True)
-    table = make_accuracy_table("T", ("arm",), [Group(("rag",), [unmarked])], baseline="rag", measure="right")
+    table = make_accuracy_table("T", ("arm",), [Group(("rag",), [unmarked])], baseline="rag")
     (share,) = table.column(SHARE_COLUMN)
     assert np.isnan(share.value)  # type: ignore[union-attr]
     assert (share.n, share.unscored) == (0, 1)  # type: ignore[union-attr]

@@ -133,25 +133,24 @@ def has_bounds(*sides: Sequence[Outcome]) -> bool:
     return exceed_failed_share(*([outcome.is_lost for outcome in outcomes] for outcomes in sides))
 
 
-def bound_share(
-    outcomes: Sequence[Outcome], mean: Callable[[Sequence[Outcome]], Mean] | None = None
-) -> Interval | None:
+def bound_share(outcomes: Sequence[Outcome], mean: Callable[[Sequence[Outcome]], Mean] = mean_score) -> Interval | None:
     """Return the share right if all failed calls were wrong, and if all were right; None for too few failures."""
     if not has_bounds(outcomes):
         return None
-    mean = mean or mean_score
     low, high = (mean(assume_replies(outcomes, right=right)).value for right in (False, True))
     return Interval(low, high, 1.0)
 
 
-def bound_difference(group: Group, compare: Callable[[Group], Difference | None] | None = None) -> Interval | None:
+def bound_difference(
+    group: Group, compare: Callable[[Group], Difference | None] = compare_to_baseline
+) -> Interval | None:
     """Return the lowest and the highest difference that the lost replies of both sides allow; None as `bound_share`."""
     if not has_bounds(group.outcomes, group.against):
         return None
     limits: list[float] = []
     for right in (False, True):
         ours, theirs = assume_replies(group.outcomes, right=right), assume_replies(group.against, right=not right)
-        difference = (compare or compare_to_baseline)(replace(group, outcomes=ours, against=theirs))
+        difference = compare(replace(group, outcomes=ours, against=theirs))
         if difference is None:
             return None
         limits.append(difference.value)
@@ -217,13 +216,12 @@ def group_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     return groups
 
 
-def spread_over(outcomes: Iterable[Outcome], condition: str, measure: AccuracyMeasure = "right") -> float | None:
+def spread_over(outcomes: Iterable[Outcome], condition: str) -> float | None:
     """Return the standard deviation (n - 1) of the mean scores at each value of a condition.
 
     None if the condition has only one value.
     """
-    score = partial(score_outcome, measure=measure)
-    means: dict[Cell, float] = mean_by(outcomes, lambda outcome: outcome.condition.get(condition), score)
+    means: dict[Cell, float] = mean_by(outcomes, lambda outcome: outcome.condition.get(condition), score_outcome)
     return stdev(means.values()) if len(means) > 1 else None
 
 
@@ -281,7 +279,6 @@ def make_accuracy_table(
     groups: Sequence[Group],
     *,
     baseline: str,
-    measure: AccuracyMeasure = "right",
     extra_columns: Sequence[str] = (),
     remarks: Sequence[str] = (),
 ) -> Table:
@@ -295,19 +292,18 @@ def make_accuracy_table(
     hypotheses: list[Difference | None] = []
     outcomes: list[Outcome] = []
     for group in groups:
-        difference = compare_to_baseline(group, measure)
+        difference = compare_to_baseline(group)
         differences.append(difference)
         hypotheses.append(difference if group.tested else None)
         outcomes += group.outcomes
-        mean, counts = mean_score(group.outcomes, measure), count_endings(group.outcomes)
+        mean, counts = mean_score(group.outcomes), count_endings(group.outcomes)
         rows.append((*group.labels, mean, *counts, *group.extra_cells))
     comparisons = len(hypotheses) - hypotheses.count(None)
     ends = zip(differences, correct_p_values(hypotheses), strict=True)
-    bounds = {} if measure != "right" else make_bounds(groups)
-    columns, rows, note = add_bounds((*labels, *FIGURES, *extra_columns), rows, bounds)
+    columns, rows, note = add_bounds((*labels, *FIGURES, *extra_columns), rows, make_bounds(groups))
     remarks = (*note, *describe_chance(outcomes), *describe_omitted_parts(outcomes), *remarks)
     columns = (*columns, f"difference to {baseline}", P_COLUMN)
-    return Table(title, columns, tuple(map(add, rows, ends)), make_notes(comparisons, remarks, measure))
+    return Table(title, columns, tuple(map(add, rows, ends)), make_notes(comparisons, remarks))
 
 
 def make_bounds(groups: Iterable[Group]) -> dict[str, list[Interval | None]]:
