@@ -13,9 +13,11 @@ import pytest
 from filelock import FileLock
 
 from epicrisis.corpus.pubmed import read_files
-from epicrisis.evaluation.datasets import download
+from epicrisis.evaluation.datasets.download import download_dataset
 from epicrisis.evaluation.synthesis.patient_records.record_files import write_records
 from epicrisis.system.temporary_folders import TemporaryFolder, remove_abandoned_folders
+from tests.evaluation.datasets.hosted import BODY, NAME, hosted
+from tests.support.loopback import Scripted, serving
 from tests.support.pubmed_xml import article, article_set
 
 _KILLED = """
@@ -75,15 +77,14 @@ def test_parallel_reading_removes_files_of_killed_process(tmp_path: Path, monkey
     assert list(place.iterdir()) == []
 
 
-def test_partial_file_of_killed_pull_is_removed(tmp_path: Path) -> None:
-    target = tmp_path / "set.json"
-    old, young, other = (tmp_path / name for name in ("set.json.1.partial", "set.json.2.partial", "b.json.1.partial"))
-    for path in (old, young, other):
-        path.write_text("half")
-    for path in (old, other):
-        os.utime(path, (time.time() - 7200,) * 2)
-    download._remove_stale_files(target)
-    assert {path.name for path in tmp_path.iterdir()} == {young.name, other.name}
+def test_download_removes_folder_of_killed_download(tmp_path: Path) -> None:
+    folder = tmp_path / "home" / "datasets" / "mirage"
+    folder.mkdir(parents=True)
+    killed(".download-", folder)
+    with serving() as endpoint:
+        endpoint.script["/benchmark.json"] = [Scripted(BODY)]
+        download_dataset(NAME, tmp_path / "home", sets=hosted(endpoint.url, tmp_path))
+    assert [path.name for path in folder.iterdir()] == ["benchmark.json"]
 
 
 def test_folder_that_another_process_removes_at_once_is_made_again(
