@@ -21,12 +21,12 @@ from epicrisis.core.answers import Citation
 from epicrisis.core.types import Question, Scope
 from epicrisis.corpus.questions import read_questions
 from epicrisis.evaluation.experiments.placement import place_keys
-from epicrisis.evaluation.runs.case import Case
-from epicrisis.evaluation.runs.record import RunRecord, read_records
-from epicrisis.evaluation.runs.runner import RecordStore, answer_cases
 from epicrisis.pipeline.evidence import build_context
 from epicrisis.pipeline.overrides import RunOverrides
 from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.pipeline.recording.case import Case
+from epicrisis.pipeline.recording.record import RunRecord, read_records
+from epicrisis.pipeline.recording.runner import RecordStore, answer_cases
 from epicrisis.settings.configuration import load_settings
 
 QUESTIONS = 40

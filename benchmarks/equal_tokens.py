@@ -33,9 +33,9 @@ from epicrisis.evaluation.experiments.planning import add_set_documents, plan_ex
 from epicrisis.evaluation.experiments.registry import find_experiment
 from epicrisis.evaluation.experiments.run_findings import read_findings
 from epicrisis.evaluation.runs.run_folder import Run
-from epicrisis.evaluation.runs.runner import answer_cases
 from epicrisis.pipeline.components import open_library_search
 from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.pipeline.recording.runner import answer_cases
 from epicrisis.settings.configuration import load_settings
 from epicrisis.settings.settings import ROLES, Settings
 from tests.support.position_biased_reader import KeyPassage, position_biased_reader, u_curve

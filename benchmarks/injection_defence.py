@@ -19,12 +19,12 @@ from epicrisis.answering.structured_request import ModelClient, Sampling
 from epicrisis.core.types import Passage, Question, Scope
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.readers import read_sources
-from epicrisis.evaluation.runs.record import RunRecord, read_records
-from epicrisis.evaluation.runs.runner import RecordStore, answer_cases
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.models.encoders import load_encoder
 from epicrisis.pipeline.evidence import build_context
 from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.pipeline.recording.record import RunRecord, read_records
+from epicrisis.pipeline.recording.runner import RecordStore, answer_cases
 from epicrisis.settings.configuration import load_settings
 from epicrisis.settings.settings import Settings
 from tests.support.injection_attacks import ORDERS, build_attacks, make_rewriter, read_bipia

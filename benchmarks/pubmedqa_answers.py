@@ -21,10 +21,10 @@ from pathlib import Path
 from epicrisis.core.types import Question
 from epicrisis.corpus.questions import read_questions
 from epicrisis.corpus.readers import read_sources
-from epicrisis.evaluation.runs.runner import RecordStore, answer_questions
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.models.encoders import load_encoder
 from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.pipeline.recording.runner import RecordStore, answer_questions
 from epicrisis.settings.configuration import load_settings
 from epicrisis.settings.settings import Settings
 

@@ -28,8 +28,8 @@ from epicrisis.core.protocols import ChatRequest, Message
 from epicrisis.evaluation.analysis.statistics import Difference, Mean
 from epicrisis.evaluation.experiments.positions import AVERAGED_BASELINE
 from epicrisis.evaluation.experiments.run_findings import read_findings
-from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
+from epicrisis.pipeline.recording.record import read_records
 from tests.support.hostile import HostileServer
 from tests.support.position_biased_reader import KeyPassage, hash_to_unit_interval, position_biased_reader, u_curve
 

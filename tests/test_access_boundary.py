@@ -22,13 +22,13 @@ from epicrisis.core.protocols import ChatModel, ChatRequest, ScoredId, Vectors, 
 from epicrisis.core.serialization import to_json
 from epicrisis.core.strategy_names import list_strategy_names
 from epicrisis.core.types import Hit, Passage, Question, Ranking, Scope
-from epicrisis.evaluation.runs.runner import RecordStore, answer_questions
 from epicrisis.library.passage_lookup import read_document_passages, sample_passages
 from epicrisis.models.chat.cache import ReplyCache
 from epicrisis.models.chat.loading import add_layers
 from epicrisis.pipeline.components import ExampleSearch, LibrarySearch
 from epicrisis.pipeline.overrides import NO_OVERRIDES, RunOverrides
 from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.pipeline.recording.runner import RecordStore, answer_questions
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.settings import ROLES, ModelSettings, Settings
 from epicrisis.testing.chat import ScriptedModel

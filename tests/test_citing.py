@@ -16,14 +16,14 @@ from epicrisis.core.answers import Answer, AnswerStarted, MapStarted, Notice
 from epicrisis.core.protocols import ChatRequest, StoredDocument
 from epicrisis.core.types import Document, Hit, Passage, Question, Ranking
 from epicrisis.corpus.chunking import find_sentences
-from epicrisis.evaluation.runs.record import read_records
-from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.word_index import analyze_words
 from epicrisis.pipeline.components import LibrarySearch, describe_optional_prompts
 from epicrisis.pipeline.overrides import RunOverrides
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.pipeline.plan.planning import plan_questions
+from epicrisis.pipeline.recording.record import read_records
+from epicrisis.pipeline.recording.runner import RecordStore
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel

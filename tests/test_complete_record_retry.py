@@ -22,14 +22,14 @@ from epicrisis.core.prompts import unfence
 from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.serialization import to_json
 from epicrisis.core.types import Document, Question
-from epicrisis.evaluation.runs.record import read_records
-from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.library import LibraryStore
 from epicrisis.pipeline.components import LibrarySearch
 from epicrisis.pipeline.overrides import NO_OVERRIDES, RunOverrides
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.pipeline.plan.planning import plan_questions
+from epicrisis.pipeline.recording.record import read_records
+from epicrisis.pipeline.recording.runner import RecordStore
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.settings import ROLES, Settings

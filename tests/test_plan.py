@@ -38,7 +38,6 @@ from epicrisis.core.protocols import (
 from epicrisis.core.strategy_names import list_strategy_names
 from epicrisis.core.types import Example, Examples, Passage, Question, Ranking, Scope
 from epicrisis.evaluation.experiments import ensembles, model_comparison
-from epicrisis.evaluation.runs.case import Case
 from epicrisis.library.library import LibraryStore
 from epicrisis.models.chat.layers import Layer
 from epicrisis.pipeline.components import LibrarySearch
@@ -63,6 +62,7 @@ from epicrisis.pipeline.plan.planning import (
     plan_questions,
     threshold_question,
 )
+from epicrisis.pipeline.recording.case import Case
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.configuration import load_settings
 from epicrisis.settings.settings import Settings

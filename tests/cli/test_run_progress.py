@@ -18,9 +18,9 @@ import typer
 from epicrisis.cli import run_progress
 from epicrisis.cli.command import ERROR
 from epicrisis.core.answers import Failure, Notice
-from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RunPlan
 from epicrisis.pipeline.overrides import RunOverrides
+from epicrisis.pipeline.recording.case import Case
 from epicrisis.settings.configuration import load_settings
 from epicrisis.settings.settings import Settings
 from tests.support.run_folders import QUESTIONS, answer

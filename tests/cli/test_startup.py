@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from tests.cli.conftest import Run
 from tests.support.loopback import USAGE, Scripted, completion, serving
+from tests.support.postgresql_server import find_free_port
+from tests.support.server_processes import ServerProcess
 
 HEAVY = frozenset(
     {
@@ -124,6 +128,43 @@ def test_question_imports_only_what_answers_it(small_library: Path) -> None:
         endpoint.script["/v1/chat/completions"] = [Scripted(completion("Yes.", usage=USAGE))]
         question = ("ask", small_library, "Does aspirin help?", "--strategy", "rag", "--model", f"{endpoint.url}/v1#m")
         assert list_heavy_modules(*question) <= allowed | {"httpx2", "jinja2", "jsonschema_rs"}
+
+
+@pytest.mark.long
+def test_file_of_questions_is_answered_without_the_evaluation(small_library: Path, tmp_path: Path) -> None:
+    questions, answers = tmp_path / "questions.jsonl", tmp_path / "answers.jsonl"
+    questions.write_text('{"question": "Does aspirin help?"}\n')
+    modules = list_heavy_modules("ask", small_library, "--file", questions, "-o", answers, "--yes")
+    assert "epicrisis.answering" in modules
+    assert "epicrisis.evaluation" not in modules
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("has_runs", [False, True])
+def test_server_imports_the_evaluation_for_a_folder_of_runs_alone(
+    small_library: Path, tmp_path: Path, has_runs: bool
+) -> None:
+    port = find_free_port()
+    options = ("--folder", tmp_path / "server", "--port", port)
+    runs = ("--runs", tmp_path) if has_runs else ()
+    command = [sys.executable, "-c", SCRIPT, "serve", *map(str, (small_library, *options, *runs))]
+    with (tmp_path / "output").open("w+") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
+        server = ServerProcess(process, port, tmp_path / "output")
+        try:
+            server.wait()
+            with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+                pages = [client.get(path).status_code for path in ("/", "/runs", "/libraries", "/api/v1/runs")]
+                job = client.post("/api/v1/jobs", json={"questions": [{"question": "Does aspirin help?"}]}).json()
+                while client.get(f"/api/v1/jobs/{job['id']}").json()["state"] == "running":
+                    time.sleep(0.05)
+                assert "answered" in client.get(f"/api/v1/jobs/{job['id']}/answers").text
+        finally:
+            process.terminate()
+    assert pages == [200] * 4
+    code, *modules = (tmp_path / "output").read_text().rpartition("\nimported ")[2].split()
+    assert code == "0"
+    assert "fastapi" in modules
+    assert ("epicrisis.evaluation" in modules) == has_runs
 
 
 @pytest.mark.long

@@ -13,8 +13,8 @@ from docx import Document
 from epicrisis.core.answers import Answer, Claim
 from epicrisis.evaluation.grading.scored_answers import answer_from_record
 from epicrisis.evaluation.runs.outcomes import score_record
-from epicrisis.evaluation.runs.record import RunRecord
-from epicrisis.evaluation.runs.runner import build_record
+from epicrisis.pipeline.recording.record import RunRecord
+from epicrisis.pipeline.recording.runner import build_record
 from epicrisis.records.fact_questions.contradictions import mark_contradictions
 from epicrisis.report.answer_content import build_answer_content
 from epicrisis.report.answer_word import to_word

@@ -15,7 +15,7 @@ from epicrisis.operations.forgetting.forgetting import ForgetReport, Places, for
 from epicrisis.privacy.record_access import SystemUser
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.job_folder import JOBS_FOLDER
-from epicrisis.server.reviews import REVIEWS_FOLDER
+from epicrisis.server.state import REVIEWS_FOLDER
 from epicrisis.server.users import USERS_FILE, UserStore
 from tests.server.test_jobs import wait_until_ended
 from tests.server.test_reviews import judge_all

@@ -20,7 +20,7 @@ from epicrisis.library.postgresql import rewriting
 from epicrisis.operations.forgetting.forgetting import FOLDER, Places, forget_patients
 from epicrisis.privacy.access_log import NAME, AccessLog
 from epicrisis.server.job_models import JobBody, JobFile, JobQuestion
-from epicrisis.server.reviews import ReviewStore, ReviewVerdict
+from epicrisis.server.runs.reviews import ReviewStore, ReviewVerdict
 from epicrisis.server.sessions import Sessions
 from epicrisis.server.shared_state.items import ItemTable
 from epicrisis.server.shared_state.jobs import JobTable

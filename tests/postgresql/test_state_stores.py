@@ -18,7 +18,7 @@ from epicrisis.privacy.access_log import build_entry
 from epicrisis.server.errors import NotFound, StateUnavailable, StateUncertain
 from epicrisis.server.job_models import JobBody, JobFile, JobTaken
 from epicrisis.server.page.stored_answers import AnswerStore
-from epicrisis.server.reviews import ReviewStore, ReviewVerdict
+from epicrisis.server.runs.reviews import ReviewStore, ReviewVerdict
 from epicrisis.server.sessions import Sessions
 from epicrisis.server.shared_state import access_log, jobs
 from epicrisis.server.shared_state import database as state_database

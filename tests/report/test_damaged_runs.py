@@ -18,8 +18,8 @@ from epicrisis.core.errors import EpicrisisError
 from epicrisis.core.types import EvidenceSpan, Hit, Passage, Question, Ranking
 from epicrisis.evaluation.experiments.preflight import rankings_path
 from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings, RankingStore
-from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, Run, RunPlan
+from epicrisis.pipeline.recording.case import Case
 from tests.support.run_folders import recipe
 
 N = 6

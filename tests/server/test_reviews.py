@@ -22,21 +22,22 @@ from epicrisis.cli.app import app as program
 from epicrisis.core.answers import Confidence, Usage
 from epicrisis.core.types import Document
 from epicrisis.evaluation.grading.human_verdicts import PreferredAnswer
-from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
+from epicrisis.pipeline.recording.record import read_records
 from epicrisis.server.errors import NotFound
-from epicrisis.server.page import review_routes
+from epicrisis.server.item_folder import ItemFolder
 from epicrisis.server.page.rendering import render
-from epicrisis.server.page.review_view import PLACE_WORDS, TurnView, view_turn
-from epicrisis.server.review_answers import blind_answer
-from epicrisis.server.reviews import (
-    REVIEWS_FOLDER,
+from epicrisis.server.runs import review_routes
+from epicrisis.server.runs.review_answers import blind_answer
+from epicrisis.server.runs.review_view import PLACE_WORDS, TurnView, view_turn
+from epicrisis.server.runs.reviews import (
     VERDICTS,
     BlindReview,
     ReviewState,
     ReviewStore,
     ReviewVerdict,
 )
+from epicrisis.server.state import REVIEWS_FOLDER
 from tests.support.pages import Page
 from tests.support.reviews import (
     OURS,
@@ -435,7 +436,7 @@ def test_name_of_another_folder_opens_no_review(tmp_path: Path, local: Reviewer)
     shutil.copytree(tmp_path / "server" / REVIEWS_FOLDER / review.plan.id, tmp_path / "secret")
     for file in (tmp_path / "secret").iterdir():
         shutil.copy(file, tmp_path / "server")
-    store = ReviewStore(tmp_path / "server" / REVIEWS_FOLDER)
+    store = ReviewStore(ItemFolder(tmp_path / "server" / REVIEWS_FOLDER))
     for id_ in ("..", "../../secret", str(tmp_path / "secret"), f"{review.plan.id}/../../../secret"):
         with pytest.raises(NotFound):
             store.find(id_)
@@ -488,8 +489,9 @@ def test_server_without_folder_or_runs_says_so(tmp_path: Path, runs: Path) -> No
 _SAVER = """
 import sys
 from pathlib import Path
-from epicrisis.server.reviews import ReviewStore, ReviewVerdict
-store, id_ = ReviewStore(Path(sys.argv[1])), sys.argv[2]
+from epicrisis.server.item_folder import ItemFolder
+from epicrisis.server.runs.reviews import ReviewStore, ReviewVerdict
+store, id_ = ReviewStore(ItemFolder(Path(sys.argv[1]))), sys.argv[2]
 for i in range(100_000):
     store.save(id_, ReviewVerdict("anna", f"p{i}", "judged", "shown", "anna", "1", {}, "word " * 200))
     print(i, flush=True)
@@ -499,7 +501,7 @@ for i in range(100_000):
 @pytest.mark.long
 def test_verdicts_survive_kill(tmp_path: Path, local: Reviewer) -> None:
     review = open_review(tmp_path, local.start())
-    store = ReviewStore(tmp_path / "server" / REVIEWS_FOLDER)
+    store = ReviewStore(ItemFolder(tmp_path / "server" / REVIEWS_FOLDER))
     saved = -1
     for _ in range(3):
         command = [sys.executable, "-c", _SAVER, str(tmp_path / "server" / REVIEWS_FOLDER), review.plan.id]

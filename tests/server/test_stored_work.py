@@ -20,7 +20,7 @@ from starlette.types import Message
 from epicrisis.core.answers import Answer
 from epicrisis.core.errors import StorageError
 from epicrisis.core.types import Question
-from epicrisis.evaluation.runs.runner import RecordStore
+from epicrisis.pipeline.recording.runner import RecordStore
 from epicrisis.server import answer_files, job_folder, jobs
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.page.stored_answers import ANSWERS_FOLDER, AnswerStore

@@ -13,9 +13,9 @@ from epicrisis.evaluation.analysis.findings import Findings
 from epicrisis.evaluation.experiments import ensembles, medprompt, model_comparison, openmedprompt
 from epicrisis.evaluation.experiments.run_findings import read_findings
 from epicrisis.evaluation.experiments.vote_sampling import SHUFFLED
-from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.energy import EquipmentEnergy, SessionEnergy
 from epicrisis.evaluation.runs.run_folder import Run, RunPlan
+from epicrisis.pipeline.recording.case import Case
 from tests.support.correctness_marks import RIGHT, WRONG, marked_by
 from tests.support.experiments import build_cases
 from tests.support.run_folders import recipe

@@ -13,10 +13,10 @@ from epicrisis.core.question_options import is_same_option
 from epicrisis.core.types import Hit, Passage, Question, Ranking
 from epicrisis.evaluation.analysis.grouping import exceed_failed_share
 from epicrisis.evaluation.analysis.statistics import Mean, estimate_mean
-from epicrisis.evaluation.runs.case import Case
-from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.pipeline.overrides import RunOverrides
 from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.pipeline.recording.case import Case
+from epicrisis.pipeline.recording.record import RunRecord
 from tests.support.injection_attacks import (
     AdaptiveOutcome,
     Attack,

@@ -24,8 +24,8 @@ from epicrisis.evaluation.grading.measurements import (
 )
 from epicrisis.evaluation.grading.measurers import rubric_measurer
 from epicrisis.evaluation.grading.scored_answers import read_answers
-from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RECORDS
+from epicrisis.pipeline.recording.case import Case
 from epicrisis.testing.chat import Script, ScriptedModel
 
 WRITER, JUDGE = "writer-model", "judge-model"

@@ -22,9 +22,9 @@ from epicrisis.evaluation.experiments import (
     recorded_rankings,
     token_costs,
 )
-from epicrisis.evaluation.runs.case import Condition
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.evaluation.runs.recorded_run import RunSummary
+from epicrisis.pipeline.recording.case import Condition
 from epicrisis.retrieval.preflight import Signal
 
 N = 12

@@ -17,11 +17,13 @@ from fastapi import FastAPI
 from epicrisis.core.prompts import unfence
 from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.types import Document, Question
-from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import Run, RunPlan
-from epicrisis.evaluation.runs.runner import answer_cases
+from epicrisis.pipeline.recording.case import Case
+from epicrisis.pipeline.recording.runner import answer_cases
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.reviews import REVIEWS_FOLDER, BlindReview, ReviewStore
+from epicrisis.server.item_folder import ItemFolder
+from epicrisis.server.runs.reviews import BlindReview, ReviewStore
+from epicrisis.server.state import REVIEWS_FOLDER
 from epicrisis.server.users import USERS_FILE, Role, UserStore
 from epicrisis.testing.chat import ScriptedModel
 from tests.support.pages import Element, Page, demo_documents
@@ -160,7 +162,7 @@ class Reviewer:
 
 def open_review(parent: Path, address: str) -> BlindReview:
     """Return the stored review of an address."""
-    return ReviewStore(parent / "server" / REVIEWS_FOLDER).find(address.rpartition("/")[2])
+    return ReviewStore(ItemFolder(parent / "server" / REVIEWS_FOLDER)).find(address.rpartition("/")[2])
 
 
 def read_halves(page: Page) -> list[str]:

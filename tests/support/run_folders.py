@@ -9,10 +9,10 @@ from typing import Any
 
 from epicrisis.core.answers import Answer
 from epicrisis.core.types import AnswerState, Question
-from epicrisis.evaluation.runs.case import Case, Condition
-from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.evaluation.runs.run_folder import Run, RunPlan
-from epicrisis.evaluation.runs.runner import RecordStore
+from epicrisis.pipeline.recording.case import Case, Condition
+from epicrisis.pipeline.recording.record import RunRecord
+from epicrisis.pipeline.recording.runner import RecordStore
 
 QUESTIONS = tuple(
     Question(

@@ -35,9 +35,9 @@ from epicrisis.core.types import CitationStyle, Question
 from epicrisis.report.saved_answers import READABLE_SUFFIXES
 
 if TYPE_CHECKING:
-    from epicrisis.evaluation.runs.runner import RecordStore
     from epicrisis.models.cluster import ClusterAddress
     from epicrisis.pipeline.pipeline import Pipeline
+    from epicrisis.pipeline.recording.runner import RecordStore
     from epicrisis.settings.settings import Settings
 
 AnswerView: TypeAlias = Literal["answer", "verbose", "quiet", "json"]
@@ -192,7 +192,7 @@ async def _follow_question(
 
 
 def _open_records(file: Path, pipeline: Pipeline) -> RecordStore:
-    from epicrisis.evaluation.runs.runner import RecordStore
+    from epicrisis.pipeline.recording.runner import RecordStore
 
     return RecordStore(file, pipeline.recipe())
 
@@ -209,10 +209,10 @@ def _answer_file(
 ) -> None:
     import asyncio
 
-    from epicrisis.evaluation.runs.runner import RecordStore, answer_questions, check_strategies
     from epicrisis.pipeline.cluster_search import search_on_cluster
     from epicrisis.pipeline.pipeline import Pipeline
     from epicrisis.pipeline.plan.planning import confirmation_question
+    from epicrisis.pipeline.recording.runner import RecordStore, answer_questions, check_strategies
 
     async def record_answers() -> RecordStore:
         """Answer the questions that have no record yet. Return the records, in the order of the questions."""

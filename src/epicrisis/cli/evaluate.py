@@ -30,9 +30,9 @@ from epicrisis.report.saved_answers import write_private_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from epicrisis.evaluation.runs.case import Case
     from epicrisis.evaluation.runs.run_folder import RunPlan
     from epicrisis.pipeline.pipeline import Pipeline
+    from epicrisis.pipeline.recording.case import Case
 
 Runs = Annotated[list[Path], Argument(metavar="RUN", help="Folders of runs, or files of answers (`ask --file`).")]
 Sample = Annotated[

@@ -24,9 +24,9 @@ from epicrisis.evaluation.experiments.registry import NAMES
 if TYPE_CHECKING:
     from epicrisis.evaluation.datasets.patient_records.source import RecordSet
     from epicrisis.evaluation.experiments.experiment import Experiment, Request
-    from epicrisis.evaluation.runs.case import Case
     from epicrisis.evaluation.runs.run_folder import RunManifest, RunPlan
     from epicrisis.pipeline.pipeline import Pipeline
+    from epicrisis.pipeline.recording.case import Case
     from epicrisis.settings.settings import Settings
 
 _compared = partial(Option, rich_help_panel="What is compared")

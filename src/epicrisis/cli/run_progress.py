@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
     from epicrisis.evaluation.analysis.findings import Findings
     from epicrisis.evaluation.analysis.statistics import Mean
-    from epicrisis.evaluation.runs.case import Case
     from epicrisis.evaluation.runs.outcomes import Outcome
     from epicrisis.evaluation.runs.run_folder import RunManifest, RunPlan
     from epicrisis.library.ingest_batches import IngestReport
     from epicrisis.library.skipped_items import SkippedReason
     from epicrisis.models.cluster import ClusterAddress
     from epicrisis.pipeline.pipeline import Pipeline
+    from epicrisis.pipeline.recording.case import Case
     from epicrisis.settings.settings import Settings
 
 _NOTICES_OF_A_RUN = frozenset({"cache", "model"})
@@ -67,13 +67,13 @@ async def run_cases(
     """
     from epicrisis.evaluation.runs.energy import SessionEnergy, measure_energy
     from epicrisis.evaluation.runs.outcomes import score_record
-    from epicrisis.evaluation.runs.record import read_records
     from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, Run
-    from epicrisis.evaluation.runs.runner import answer_cases, check_strategies
     from epicrisis.models.model_pool import ModelPool
     from epicrisis.pipeline.cluster_search import search_on_cluster
     from epicrisis.pipeline.pipeline import Pipeline
     from epicrisis.pipeline.plan.planning import confirmation_question
+    from epicrisis.pipeline.recording.record import read_records
+    from epicrisis.pipeline.recording.runner import answer_cases, check_strategies
 
     async def prepare_calls(cases: Sequence[Case]) -> None:
         """Confirm an expensive run with its user, and refuse strategies that the model cannot answer with."""

@@ -33,19 +33,17 @@ from epicrisis.server.library_api import make_document_routes, make_search_route
 from epicrisis.server.mcp_http import McpEndpoint
 from epicrisis.server.metrics import MeasureRequests, make_metrics_routes
 from epicrisis.server.openai_endpoint import make_openai_routes
-from epicrisis.server.page.menu import Menu
-from epicrisis.server.page.review_routes import ReviewPages, make_review_routes
-from epicrisis.server.page.routes import make_page_routes
+from epicrisis.server.page.rendering import Menu
+from epicrisis.server.page.routes import make_absent_run_routes, make_page_routes
 from epicrisis.server.page.sign_in import add_sign_in_state, make_sign_in_routes
 from epicrisis.server.page.stored_answers import AnswerStore
 from epicrisis.server.private_folder import make_private_folder
 from epicrisis.server.questions import MAX_RUNNING, Questions
 from epicrisis.server.reading import LibraryReader
 from epicrisis.server.resources import Resources
-from epicrisis.server.run_api import RunFolder, make_run_routes
 from epicrisis.server.sessions import KEY_SESSION_MINUTES, Sessions
 from epicrisis.server.shelves import Shelves
-from epicrisis.server.state import ServerState, open_state
+from epicrisis.server.state import REVIEW_PLAN, ServerState, open_state
 from epicrisis.server.streaming import ClientGone
 from epicrisis.server.upload_api import make_upload_routes
 from epicrisis.server.upload_reception import UploadLimits
@@ -132,19 +130,20 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     app.include_router(make_question_routes(questions))
     app.include_router(make_search_routes(reader))
     app.include_router(make_document_routes(reader))
-    runs = None if options.runs is None else RunFolder(options.runs, log)
-    app.include_router(make_run_routes(runs))
     app.include_router(APIRouter() if jobs is None else make_job_routes(jobs))
     app.include_router(APIRouter() if uploads is None else make_upload_routes(uploads))
     app.include_router(make_health_routes(questions))
     app.include_router(make_metrics_routes(questions.metrics))
     app.router.routes.extend(assistants.routes)
-    app.include_router(make_page_routes(questions, shelves, answers, runs, uploads))
-    reviews = None if state is None else state.open_reviews()
-    app.state.menu = Menu(runs, reviews)
-    app.include_router(
-        make_review_routes(ReviewPages(reviews, runs, users, log, None if provider is None else provider.sessions))
-    )
+    app.include_router(make_page_routes(questions, shelves, answers, uploads))
+    app.state.menu = Menu()
+    if options.runs is not None or (state is not None and state.open_review_items().ids(REVIEW_PLAN)):
+        # The evaluation, which these pages need, takes long to import.
+        from epicrisis.server.runs.routes import add_run_routes
+
+        add_run_routes(app, options.runs, state, None if provider is None else provider.sessions)
+    else:
+        app.include_router(make_absent_run_routes())
     sessions = None if state is None else Sessions(KEY_SESSION_MINUTES, database=state.database)
     app.include_router(make_sign_in_routes(users, provider, options.guard.address, sessions))
     app.include_router(make_openai_routes(questions, answers))

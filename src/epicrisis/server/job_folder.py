@@ -19,7 +19,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from epicrisis.core.errors import StorageError
-from epicrisis.evaluation.runs.runner import RecordStore
+from epicrisis.pipeline.recording.runner import RecordStore
 from epicrisis.server.errors import NotFound
 from epicrisis.server.job_models import JobFile
 from epicrisis.system.local_only import open_private

@@ -22,10 +22,9 @@ from pydantic import ValidationError
 
 from epicrisis.core.answers import Answer, Answered
 from epicrisis.core.errors import EpicrisisError, InputError, StorageError
-from epicrisis.evaluation.runs.record import RunRecord
-from epicrisis.evaluation.runs.runner import RecordStore
+from epicrisis.pipeline.recording.record import RunRecord
+from epicrisis.pipeline.recording.runner import RecordStore
 from epicrisis.privacy.record_access import list_documents
-from epicrisis.server.concurrency import finish_in_thread
 from epicrisis.server.error_log import log_fault
 from epicrisis.server.errors import (
     NotFound,
@@ -41,6 +40,7 @@ from epicrisis.server.job_models import JobBody, JobFile, JobStatus, JobTaken
 from epicrisis.server.questions import Inquiry, Questions
 from epicrisis.server.state import ServerState
 from epicrisis.server.users import LOCAL, Caller
+from epicrisis.system.concurrency import finish_in_thread
 
 if TYPE_CHECKING:
     from epicrisis.server.shared_state.jobs import JobLines, JobTable

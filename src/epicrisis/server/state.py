@@ -17,15 +17,20 @@ from urllib.parse import urlsplit
 from epicrisis.core.errors import InputError
 from epicrisis.privacy.access_log import NAME as ACCESS_LOG
 from epicrisis.privacy.access_log import AccessLog
+from epicrisis.server.item_folder import ItemFolder
 from epicrisis.server.users import USERS_FILE, UserStore
 from epicrisis.system.remote_libraries import find_address, library_folder, parse_parameters
 
 if TYPE_CHECKING:
     from epicrisis.server.page.stored_answers import AnswerStore
-    from epicrisis.server.reviews import ReviewStore
     from epicrisis.server.shared_state.database import StateDatabase
+    from epicrisis.server.shared_state.items import ItemTable
 
 DEFAULT_SCHEMA = "epicrisis_server"
+REVIEWS_FOLDER = "reviews"
+"""Name of the folder of the reviews, in the folder of the server."""
+REVIEW_PLAN = "review.json"
+"""The part of a review that is written last: without it there is no review."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +44,18 @@ class ServerState:
 
     def open_answers(self, keep_days: float) -> AnswerStore:
         """Return the stored answers."""
-        # The commands for users and the log need neither answers nor reviews, whose import takes long.
+        # The commands for users and the log do not need answers, whose import takes long.
         from epicrisis.server.page.stored_answers import ANSWERS_FOLDER, AnswerStore
 
         return AnswerStore(self.folder / ANSWERS_FOLDER, keep_days, database=self.database)
 
-    def open_reviews(self) -> ReviewStore:
-        """Return the blind reviews."""
-        from epicrisis.server.reviews import REVIEWS_FOLDER, ReviewStore
-
+    def open_review_items(self) -> ItemFolder | ItemTable:
+        """Return where the blind reviews are kept."""
         if self.database is None:
-            return ReviewStore(self.folder / REVIEWS_FOLDER)
+            return ItemFolder(self.folder / REVIEWS_FOLDER)
         from epicrisis.server.shared_state.items import ItemTable
 
-        return ReviewStore(ItemTable(self.database, "review"))
+        return ItemTable(self.database, "review")
 
 
 def state_folder(place: Path | str) -> Path:

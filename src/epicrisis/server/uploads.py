@@ -26,7 +26,6 @@ from epicrisis.core.printable import printable
 from epicrisis.models.hardware import measure_available_memory
 from epicrisis.privacy.access_log import AccessLog
 from epicrisis.server.access import AccessControl
-from epicrisis.server.concurrency import finish_in_thread
 from epicrisis.server.error_log import log_fault
 from epicrisis.server.errors import AccessDenied, NotFound, ServerBusy, ShuttingDown
 from epicrisis.server.import_messages import ImportProgress, ImportResult, ImportTask, ReceivedFile
@@ -36,6 +35,7 @@ from epicrisis.server.shelves import find_store, require_maintainer
 from epicrisis.server.upload_import import delete_unused_originals
 from epicrisis.server.upload_reception import UploadLimits, receive_upload
 from epicrisis.server.users import Caller
+from epicrisis.system.concurrency import finish_in_thread
 from epicrisis.system.local_only import is_local_only, open_private
 from epicrisis.system.remote_libraries import find_address
 

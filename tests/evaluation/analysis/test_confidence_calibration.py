@@ -23,7 +23,7 @@ from epicrisis.evaluation.analysis.confidence_calibration import (
 from epicrisis.evaluation.analysis.selective_prediction import RatedAnswer
 from epicrisis.evaluation.analysis.statistics import Difference, Mean
 from epicrisis.evaluation.runs.recorded_run import open_runs
-from epicrisis.evaluation.runs.runner import RecordStore
+from epicrisis.pipeline.recording.runner import RecordStore
 from tests.support.run_folders import recipe
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from epicrisis.core.errors import InputError, ModelMissing
 from epicrisis.evaluation.analysis.dataframe import runs_to_dataframe
-from epicrisis.evaluation.runs.case import Condition
+from epicrisis.pipeline.recording.case import Condition
 from tests.support import run_folders
 
 

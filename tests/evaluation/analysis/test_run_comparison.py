@@ -18,7 +18,7 @@ from epicrisis.evaluation.analysis.grouping import DIFFERENCE_BOUNDS, P_COLUMN, 
 from epicrisis.evaluation.analysis.run_comparison import compare_run_files
 from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean
 from epicrisis.evaluation.analysis.table import Cell, Table
-from epicrisis.evaluation.runs.case import Condition
+from epicrisis.pipeline.recording.case import Condition
 from tests.support.run_folders import QUESTIONS, Outcome, answers, folder, recipe
 
 DIFFERENCE = f"{DIFFERENCE_TO}the other"

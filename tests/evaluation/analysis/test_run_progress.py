@@ -8,8 +8,8 @@ from epicrisis.cli.run_progress import ALL_CASES, RunProgress, find_arm
 from epicrisis.core.answers import Answer, Failure, Usage
 from epicrisis.core.types import AnswerState, Question
 from epicrisis.evaluation.analysis.statistics import wilson
-from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
+from epicrisis.pipeline.recording.case import Case
 
 ASKED = Question("Does it?", options={"A": "yes", "B": "no"}, form="choice", id="1", gold="A")
 

@@ -23,9 +23,9 @@ from epicrisis.evaluation.analysis.selective_prediction import (
     measure_selective_risk,
 )
 from epicrisis.evaluation.analysis.statistics import Floats, Mean
-from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.recorded_run import open_runs
 from epicrisis.evaluation.runs.run_folder import Run, RunPlan
+from epicrisis.pipeline.recording.case import Case
 from tests.support.run_folders import QUESTIONS, recipe
 
 ratings = st.lists(st.tuples(st.sampled_from([0.2, 0.5, 0.9]), st.booleans()), min_size=1, max_size=6)

@@ -15,8 +15,8 @@ from epicrisis.evaluation.experiments import attention_bias, integration, positi
 from epicrisis.evaluation.experiments.arms import ARMS, Study
 from epicrisis.evaluation.experiments.passage_source import PassageSource, library_source, rank_candidates
 from epicrisis.evaluation.experiments.study_protocols import PAPER_SETTINGS, PROTOCOLS, StudyProtocol, describe_protocol
-from epicrisis.evaluation.runs.case import Case
 from epicrisis.pipeline.components import LibrarySearch
+from epicrisis.pipeline.recording.case import Case
 from epicrisis.settings.settings import Settings
 from epicrisis.testing.scorers import TermOverlapReranker
 from tests.support.experiments import build_cases, evidence, key_of, passage, questions

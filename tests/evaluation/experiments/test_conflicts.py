@@ -31,11 +31,11 @@ from epicrisis.evaluation.experiments.conflicts import (
     split_arms,
 )
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
-from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
-from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.pipeline.overrides import RunOverrides
+from epicrisis.pipeline.recording.case import Case
+from epicrisis.pipeline.recording.record import RunRecord, read_records
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.testing.chat import ScriptedModel
 from tests.support.experiments import answer, build_cases, evidence, near, questions, reader, row

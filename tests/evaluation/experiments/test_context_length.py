@@ -18,8 +18,8 @@ from epicrisis.evaluation.experiments import context_length, positions
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.placement import PLACES, distinct_places, first_rank
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
-from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
+from epicrisis.pipeline.recording.case import Case
 from tests.support.experiments import build_cases, evidence, near, passage, questions, reader, row, run
 from tests.support.position_biased_reader import u_curve
 

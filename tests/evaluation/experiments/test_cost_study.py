@@ -36,11 +36,11 @@ from epicrisis.evaluation.experiments.token_costs import (
     rag_tokens,
     token_ratio,
 )
-from epicrisis.evaluation.runs.case import Case
-from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.models.chat.prices import compute_cost
 from epicrisis.pipeline.overrides import RunOverrides
+from epicrisis.pipeline.recording.case import Case
+from epicrisis.pipeline.recording.record import RunRecord, read_records
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.settings.settings import Price, Settings
 from epicrisis.testing.chat import ScriptedModel

@@ -19,11 +19,11 @@ from epicrisis.evaluation.experiments.planning import plan_experiment
 from epicrisis.evaluation.experiments.registry import find_experiment
 from epicrisis.evaluation.experiments.run_findings import read_findings
 from epicrisis.evaluation.experiments.vote_sampling import COT, MEDPROMPT, NO_EXAMPLES, SC
-from epicrisis.evaluation.runs.case import Case, canonical_condition
 from epicrisis.evaluation.runs.run_folder import RECORDS, RunPlan
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import LibraryStore
 from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.pipeline.recording.case import Case, canonical_condition
 from epicrisis.settings.configuration import load_settings
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.encoders import HashingEncoder

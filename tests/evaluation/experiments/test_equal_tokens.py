@@ -34,16 +34,16 @@ from epicrisis.evaluation.experiments.equal_tokens import (
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Grid
 from epicrisis.evaluation.experiments.passage_source import RememberingEncoder, library_source
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
-from epicrisis.evaluation.runs.case import Case
-from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.recorded_run import open_runs
 from epicrisis.evaluation.runs.run_folder import RECORDS, Run
-from epicrisis.evaluation.runs.runner import answer_cases
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.word_index import analyze_words
 from epicrisis.pipeline.components import LibrarySearch
 from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.pipeline.recording.case import Case
+from epicrisis.pipeline.recording.record import RunRecord, read_records
+from epicrisis.pipeline.recording.runner import answer_cases
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel

@@ -13,9 +13,9 @@ import pytest
 from epicrisis.core.prompts import OPEN
 from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.types import Passage, Question
-from epicrisis.evaluation.runs.record import RunRecord, read_records
-from epicrisis.evaluation.runs.runner import RecordStore, answer_cases
 from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.pipeline.recording.record import RunRecord, read_records
+from epicrisis.pipeline.recording.runner import RecordStore, answer_cases
 from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
 from tests.support.injection_attacks import build_attacks

@@ -23,13 +23,13 @@ from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.integration import MACRO, MICRO
 from epicrisis.evaluation.experiments.passage_source import PassageSource, library_source
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
-from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
-from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.library.ingest import add_documents
 from epicrisis.library.library import LibraryStore
 from epicrisis.pipeline.components import LibrarySearch
+from epicrisis.pipeline.recording.case import Case
+from epicrisis.pipeline.recording.record import read_records
 from epicrisis.retrieval.preflight import ScoredIds
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.retrieval.retriever import Retriever

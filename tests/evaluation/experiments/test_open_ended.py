@@ -28,11 +28,11 @@ from epicrisis.evaluation.grading.preference import (
     open_preference_store,
     preference_grader,
 )
-from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.evaluation.runs.runner import RecordStore, answer_cases
 from epicrisis.pipeline.components import LibrarySearch
 from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.pipeline.recording.record import read_records
+from epicrisis.pipeline.recording.runner import RecordStore, answer_cases
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel

@@ -8,8 +8,8 @@ from epicrisis.core.errors import InputError
 from epicrisis.core.types import Example, Examples, Question
 from epicrisis.evaluation.experiments import openmedprompt
 from epicrisis.evaluation.experiments.openmedprompt import BEST, CHOICE, LAST, ONE, REFINING, Sizes
-from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.outcomes import Outcome
+from epicrisis.pipeline.recording.case import Case, Condition
 from tests.support.experiments import build_cases, row
 
 OPEN = [Question(f"What helps in case {i}?", form="open", id=str(i), gold=f"Drug {i}") for i in range(30)]

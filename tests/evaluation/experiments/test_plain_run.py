@@ -13,10 +13,10 @@ from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document
 from epicrisis.evaluation.experiments.planning import plan_plain_run
 from epicrisis.evaluation.experiments.recorded_rankings import Guard
-from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RunPlan
 from epicrisis.pipeline.components import LibrarySearch
 from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.pipeline.recording.case import Case
 from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
 from tests.support.hashed_encoder import opened_library

@@ -25,10 +25,10 @@ from epicrisis.evaluation.experiments.arms import ARMS, UNPLACED, Study
 from epicrisis.evaluation.experiments.experiment import conclude_from_tables
 from epicrisis.evaluation.experiments.placement import PLACES, first_rank
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
-from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
-from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
+from epicrisis.pipeline.recording.case import Case
+from epicrisis.pipeline.recording.record import read_records
 from epicrisis.testing.chat import ScriptedModel
 from tests.support.experiments import (
     build_cases,

@@ -13,8 +13,8 @@ from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.cloze import draw_questions
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.experiments.token_costs import case_costs
-from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
+from epicrisis.pipeline.recording.record import read_records
 from epicrisis.retrieval.rankings import rank_in_order
 from tests.support import experiments
 from tests.support.experiments import build_cases

@@ -12,7 +12,7 @@ from epicrisis.core.prompts import TIME_ORDER_STATEMENT
 from epicrisis.core.types import Hit, Passage, Question, Ranking
 from epicrisis.evaluation.experiments import record_arms
 from epicrisis.evaluation.experiments.record_arms import Chart, RecordSearch, RecordStudy, build_record_cases
-from epicrisis.evaluation.runs.case import Case
+from epicrisis.pipeline.recording.case import Case
 from epicrisis.retrieval.hospital_stays import NoteTime
 from epicrisis.retrieval.timeline import Resolution, resolve
 

@@ -21,10 +21,10 @@ from epicrisis.evaluation.experiments.planning import EVALUATE, describe_sample,
 from epicrisis.evaluation.experiments.record_cases import load_record_sets
 from epicrisis.evaluation.experiments.registry import find_experiment, load_experiments
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS, find_protocol
-from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RunPlan
 from epicrisis.pipeline.components import LibrarySearch
 from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.pipeline.recording.case import Case
 from epicrisis.settings.settings import ROLES, ScopeSettings, Settings
 from epicrisis.testing.chat import ScriptedModel
 from tests.support.experiments import evidence, passage, questions

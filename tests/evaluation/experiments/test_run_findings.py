@@ -14,8 +14,8 @@ from epicrisis.core.errors import InputError
 from epicrisis.evaluation.analysis.findings import Findings
 from epicrisis.evaluation.experiments.placement import PLACES
 from epicrisis.evaluation.experiments.run_findings import read_findings
-from epicrisis.evaluation.runs.case import Condition
 from epicrisis.evaluation.runs.run_folder import RECORDS
+from epicrisis.pipeline.recording.case import Condition
 from tests.support.run_folders import QUESTIONS, Outcome, folder, recipe
 
 FEW = QUESTIONS[:9]

@@ -23,9 +23,9 @@ from epicrisis.evaluation.analysis.conclusions import DIFFERENCE_TO
 from epicrisis.evaluation.analysis.grouping import DIFFERENCE_BOUNDS, SHARE_COLUMN
 from epicrisis.evaluation.analysis.run_comparison import compare_run_files
 from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean
-from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.pipeline.overrides import RunOverrides
 from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.pipeline.recording.runner import RecordStore
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.settings.tables import RefineSettings, VoteSettings

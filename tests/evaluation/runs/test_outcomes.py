@@ -12,10 +12,10 @@ import pytest
 from epicrisis.core.answers import Answer, ModelCalled, Notice, PartialAnswer, Usage
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Question
-from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome, score_case, score_records
-from epicrisis.evaluation.runs.record import SCHEMA_VERSION, read_records
-from epicrisis.evaluation.runs.runner import RecordStore
+from epicrisis.pipeline.recording.case import Case
+from epicrisis.pipeline.recording.record import SCHEMA_VERSION, read_records
+from epicrisis.pipeline.recording.runner import RecordStore
 from tests.support.run_folders import remove_volatile
 
 QUESTION = Question("Does it help?", options={"A": "yes", "B": "no"}, form="choice", id="7", gold="A")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from epicrisis.evaluation.runs.jsonl_store import list_changes
 from epicrisis.evaluation.runs.recorded_run import list_differences, open_runs
+from epicrisis.system.jsonl_store import list_changes
 from tests.support.run_folders import answers, folder, recipe
 
 CHECKED = {"preflight": {"enabled": True, "n": 3}}

@@ -20,11 +20,11 @@ from epicrisis.evaluation.experiments import positions
 from epicrisis.evaluation.experiments.arms import Study
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs import run_folder
-from epicrisis.evaluation.runs.case import Case, canonical_condition
-from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, Run, describe_dataset, read_manifest
-from epicrisis.evaluation.runs.runner import answer_cases
 from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.pipeline.recording.case import Case, canonical_condition
+from epicrisis.pipeline.recording.record import read_records
+from epicrisis.pipeline.recording.runner import answer_cases
 from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
 from tests.support.experiments import answer, build_cases, evidence, plan, questions, reader, run

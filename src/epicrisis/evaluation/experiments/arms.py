@@ -19,8 +19,8 @@ from epicrisis.core.types import CountUnit, Examples, Passage, Preflight, Questi
 from epicrisis.evaluation.experiments.passage_source import PassageSource
 from epicrisis.evaluation.experiments.placement import place_keys
 from epicrisis.evaluation.experiments.study_protocols import StudyProtocol
-from epicrisis.evaluation.runs.case import Case, Condition, canonical_condition
 from epicrisis.pipeline.overrides import RunOverrides
+from epicrisis.pipeline.recording.case import Case, Condition, canonical_condition
 from epicrisis.retrieval.rankings import (
     group_by_document,
     move_worst_to_middle,

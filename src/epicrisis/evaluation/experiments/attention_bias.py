@@ -24,8 +24,8 @@ from epicrisis.evaluation.experiments.outcome_groups import (
 )
 from epicrisis.evaluation.experiments.placement import shuffle_pool
 from epicrisis.evaluation.experiments.positions import PUBMEDQA
-from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.outcomes import Outcome
+from epicrisis.pipeline.recording.case import Case, Condition
 
 NAME = "attention-bias"
 K = 16

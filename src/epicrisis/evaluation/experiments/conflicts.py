@@ -23,9 +23,9 @@ from epicrisis.evaluation.experiments.experiment import Experiment, Grid, Runs
 from epicrisis.evaluation.experiments.outcome_groups import add_notes, group_conditions
 from epicrisis.evaluation.experiments.placement import PLACES
 from epicrisis.evaluation.experiments.positions import KS, PUBMEDQA, build_cases
-from epicrisis.evaluation.runs.case import Condition
 from epicrisis.evaluation.runs.outcomes import Outcome, score_records
-from epicrisis.evaluation.runs.record import RunRecord
+from epicrisis.pipeline.recording.case import Condition
+from epicrisis.pipeline.recording.record import RunRecord
 
 OURS, RIVAL = "brief-context", "rag"
 _ENDINGS = ("win", "tie", "lose", "not compared")

@@ -23,9 +23,9 @@ from epicrisis.evaluation.experiments.outcome_groups import (
     values_of,
     with_condition,
 )
-from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.pipeline.overrides import RunOverrides
+from epicrisis.pipeline.recording.case import Case, Condition
 
 NAME = "ensembles"
 VOTES = (1, 3, 5, 10, 15, 20, 25)

@@ -28,9 +28,9 @@ from epicrisis.evaluation.experiments import outcome_groups
 from epicrisis.evaluation.experiments.arms import check_names, check_questions
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid, Runs
 from epicrisis.evaluation.experiments.token_costs import CaseCost, case_costs
-from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.pipeline.overrides import RunOverrides
+from epicrisis.pipeline.recording.case import Case, Condition
 from epicrisis.settings.settings import Settings
 
 NAME = "focused"

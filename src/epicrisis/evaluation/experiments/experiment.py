@@ -15,9 +15,9 @@ from epicrisis.core.types import Question, QuestionForm
 from epicrisis.evaluation.analysis.conclusions import draw_conclusions
 from epicrisis.evaluation.analysis.table import PlotSpec, Table
 from epicrisis.evaluation.experiments.arms import Study, repeat_case
-from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
 from epicrisis.pipeline.overrides import RunOverrides
+from epicrisis.pipeline.recording.case import Case, Condition
 from epicrisis.settings.settings import Settings
 
 CORRECTED = "corrected"

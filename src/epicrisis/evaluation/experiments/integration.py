@@ -29,9 +29,9 @@ from epicrisis.evaluation.experiments.arms import UNPLACED, QuestionPassages, St
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid, Runs
 from epicrisis.evaluation.experiments.passage_source import PassageSource
 from epicrisis.evaluation.experiments.positions import PUBMEDQA
-from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.outcomes import Outcome
-from epicrisis.evaluation.runs.record import RunRecord
+from epicrisis.pipeline.recording.case import Case
+from epicrisis.pipeline.recording.record import RunRecord
 from epicrisis.retrieval.preflight import BM25_SIGNALS, choose_rule, compare_rankings
 from epicrisis.retrieval.rankings import take_first
 from epicrisis.settings.tables import PreflightSettings

@@ -16,8 +16,8 @@ from epicrisis.evaluation.experiments import vote_sampling
 from epicrisis.evaluation.experiments.arms import check_names
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
 from epicrisis.evaluation.experiments.outcome_groups import OutcomesByModel, select, values_of
-from epicrisis.evaluation.runs.case import Case
 from epicrisis.pipeline.overrides import RunOverrides
+from epicrisis.pipeline.recording.case import Case
 
 NAME = "medprompt"
 VOTES = 5

@@ -33,8 +33,8 @@ from epicrisis.evaluation.grading.blind_pairs import BlindPairs
 from epicrisis.evaluation.grading.human_verdicts import HumanVerdict, PreferredAnswer
 from epicrisis.evaluation.grading.preference import PairVerdict
 from epicrisis.evaluation.grading.review_file import read_review
-from epicrisis.evaluation.runs.case import Case
 from epicrisis.pipeline.overrides import RunOverrides
+from epicrisis.pipeline.recording.case import Case
 
 NAME = "open-ended"
 RIVAL: str = "rag"

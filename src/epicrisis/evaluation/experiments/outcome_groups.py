@@ -20,9 +20,9 @@ from epicrisis.evaluation.analysis.statistics import Difference, paired_differen
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.arms import condition_order
 from epicrisis.evaluation.experiments.experiment import Runs
-from epicrisis.evaluation.runs.case import Condition
 from epicrisis.evaluation.runs.outcomes import Outcome, score_records
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
+from epicrisis.pipeline.recording.case import Condition
 
 OutcomesByModel: TypeAlias = Mapping[str, Sequence[Outcome]]
 """The outcomes of each run, by the name of its model."""

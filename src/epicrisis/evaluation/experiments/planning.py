@@ -21,7 +21,6 @@ from epicrisis.evaluation.experiments.experiment import CORRECTED, CaseInputs, E
 from epicrisis.evaluation.experiments.passage_source import PassageSource, library_source
 from epicrisis.evaluation.experiments.recorded_rankings import Guard, guard_scope
 from epicrisis.evaluation.experiments.study_protocols import StudyProtocol, find_protocol
-from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RunPlan, describe_dataset
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.ingest_batches import IngestProgress, IngestReport
@@ -37,6 +36,7 @@ from epicrisis.pipeline.components import (
 )
 from epicrisis.pipeline.overrides import RunOverrides
 from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.pipeline.recording.case import Case
 from epicrisis.settings.settings import Settings
 
 EVALUATE = "evaluate"

@@ -15,8 +15,8 @@ from epicrisis.evaluation.analysis.table import Table, line_plot, points_plot
 from epicrisis.evaluation.experiments import outcome_groups
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
 from epicrisis.evaluation.experiments.placement import PLACES, distinct_places
-from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.evaluation.runs.outcomes import Outcome
+from epicrisis.pipeline.recording.case import Case, Condition
 
 NAME = "positions"
 KS = (8, 16)

@@ -20,8 +20,8 @@ from epicrisis.core.types import ExtractionTarget, Passage, Question, Ranking
 from epicrisis.evaluation.datasets.patient_records.populations import find_length_bin
 from epicrisis.evaluation.experiments.arms import repeat_case
 from epicrisis.evaluation.grading.computed_answers import WITH_FACTS
-from epicrisis.evaluation.runs.case import Case, Condition
 from epicrisis.pipeline.overrides import RunOverrides
+from epicrisis.pipeline.recording.case import Case, Condition
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.retrieval.record_context import fit_budget, order_by_time, rank_notes
 from epicrisis.retrieval.timeline import Resolution

@@ -29,7 +29,6 @@ from epicrisis.evaluation.experiments import record_arms
 from epicrisis.evaluation.experiments.experiment import Experiment, Request
 from epicrisis.evaluation.experiments.planning import describe_grid, describe_sets
 from epicrisis.evaluation.experiments.record_studies import PROTOCOL_NOTES
-from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.run_folder import RunPlan
 from epicrisis.library.ingest import add_documents, open_or_create
 from epicrisis.library.ingest_batches import IngestProgress, IngestReport
@@ -38,6 +37,7 @@ from epicrisis.models.encoders import load_sparse
 from epicrisis.pipeline.components import LibrarySearch, build_scope, load_ingest_encoder
 from epicrisis.pipeline.evidence import build_context
 from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.pipeline.recording.case import Case
 from epicrisis.retrieval.event_mentions import find_event_mentions, find_notes_with_date
 from epicrisis.retrieval.hospital_stays import NoteTime
 from epicrisis.retrieval.rankings import rank_by_sparse_vectors

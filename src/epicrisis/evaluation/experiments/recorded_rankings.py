@@ -22,7 +22,6 @@ from epicrisis.core.protocols import PassageStore, Reranker
 from epicrisis.core.serialization import to_json
 from epicrisis.core.types import CountUnit, Question, Ranking, Scope, SearchMode
 from epicrisis.evaluation.experiments.passage_source import rank_candidates
-from epicrisis.evaluation.runs.jsonl_store import JsonlStore, StoredLine, read_stored_lines
 from epicrisis.models.pair_models import load_reranker
 from epicrisis.pipeline.components import open_library_search
 from epicrisis.privacy.patient_data_policy import protect_patient_data
@@ -30,6 +29,7 @@ from epicrisis.retrieval.preflight import ScoredIds
 from epicrisis.retrieval.rankings import choose_pool_size, parse_document_id, rerank, score_documents, select_places
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.settings import ModelsByRole, RerankSettings, Settings
+from epicrisis.system.jsonl_store import JsonlStore, StoredLine, read_stored_lines
 from epicrisis.system.local_only import strip_secrets
 
 Guard: TypeAlias = Literal["none", "source-hidden", "before-source"]

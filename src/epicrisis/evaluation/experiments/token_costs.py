@@ -26,9 +26,9 @@ from epicrisis.evaluation.analysis.table import Cell, Table, points_plot
 from epicrisis.evaluation.experiments.arms import condition_order, pair_key
 from epicrisis.evaluation.experiments.experiment import Runs
 from epicrisis.evaluation.experiments.outcome_groups import add_notes
-from epicrisis.evaluation.runs.case import Condition
-from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
+from epicrisis.pipeline.recording.case import Condition
+from epicrisis.pipeline.recording.record import RunRecord
 
 Equation: TypeAlias = Literal["published", "corrected"]
 

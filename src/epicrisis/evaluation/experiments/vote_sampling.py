@@ -15,8 +15,8 @@ from epicrisis.evaluation.experiments.arms import condition_order
 from epicrisis.evaluation.experiments.experiment import CaseInputs, Runs
 from epicrisis.evaluation.experiments.outcome_groups import group_conditions
 from epicrisis.evaluation.runs.outcomes import Outcome, score_records
-from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
+from epicrisis.pipeline.recording.record import RunRecord
 from epicrisis.settings.tables import VoteSettings
 
 T = TypeVar("T", Outcome, RunRecord)

@@ -45,10 +45,10 @@ from epicrisis.evaluation.grading.grader import (
     read_grades,
     verdict_format,
 )
-from epicrisis.evaluation.runs.concurrency import store_results
 from epicrisis.evaluation.runs.outcomes import STATES, Outcome, read_model_text, score_record
-from epicrisis.evaluation.runs.record import read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
+from epicrisis.pipeline.recording.record import read_records
+from epicrisis.system.concurrency import store_results
 
 CORRECTNESS_FOLDER = "marking"
 """The folder next to a run's records with a file of grades per judge, JUDGE.jsonl."""

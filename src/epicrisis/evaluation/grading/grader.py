@@ -31,7 +31,7 @@ from epicrisis.core.errors import InputError
 from epicrisis.core.prompts import Prompt
 from epicrisis.core.serialization import to_json
 from epicrisis.corpus.reader_base import check_file
-from epicrisis.evaluation.runs.jsonl_store import JsonlStore, OtherRecipePolicy, StoredLine, read_stored_lines
+from epicrisis.system.jsonl_store import JsonlStore, OtherRecipePolicy, StoredLine, read_stored_lines
 
 PROMPTS = "epicrisis.evaluation.grading.prompts"
 CONTENT = "grades"

@@ -24,9 +24,9 @@ from epicrisis.evaluation.datasets.patient_records.populations import GENERATED_
 from epicrisis.evaluation.grading.computed_answers import WITH_FACTS, ComputedGrade, grade_computed, read_parts
 from epicrisis.evaluation.grading.grader import GradeLine, GradeState, GradeStore
 from epicrisis.evaluation.grading.scored_answers import Ending, ScoredAnswer, read_answers
-from epicrisis.evaluation.runs.case import Condition
-from epicrisis.evaluation.runs.concurrency import store_results
-from epicrisis.evaluation.runs.jsonl_store import read_stored_lines
+from epicrisis.pipeline.recording.case import Condition
+from epicrisis.system.concurrency import store_results
+from epicrisis.system.jsonl_store import read_stored_lines
 
 MEASURES = "measures"
 """The folder next to a run's records with a file per measurer."""

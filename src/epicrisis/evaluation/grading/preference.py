@@ -34,7 +34,7 @@ from epicrisis.evaluation.grading.human_verdicts import (
     PresentationOrder,
     swap_places,
 )
-from epicrisis.evaluation.runs.concurrency import store_results
+from epicrisis.system.concurrency import store_results
 
 FORMAT = verdict_format(CHOICES, 400)
 

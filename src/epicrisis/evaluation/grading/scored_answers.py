@@ -19,10 +19,10 @@ from epicrisis.core.protocols import PassageStore, fetch_all
 from epicrisis.core.question_options import is_unanswerable
 from epicrisis.core.types import EvidenceSpan, Passage, QuestionForm, Scope
 from epicrisis.evaluation.grading.blind_pairs import remove_citations
-from epicrisis.evaluation.runs.case import Condition
 from epicrisis.evaluation.runs.outcomes import read_model_text, score_record
-from epicrisis.evaluation.runs.record import RunRecord, read_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
+from epicrisis.pipeline.recording.case import Condition
+from epicrisis.pipeline.recording.record import RunRecord, read_records
 from epicrisis.retrieval.record_context import restore_notes
 
 Ending: TypeAlias = Literal["answered", "abstained", "empty", "refused", "unparsed", "over-window", "failed"]

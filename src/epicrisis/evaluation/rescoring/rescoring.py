@@ -30,9 +30,9 @@ from epicrisis.evaluation.rescoring.scores import (
     read_released_replies,
     score_replies,
 )
-from epicrisis.evaluation.runs.case import Condition, canonical_condition
 from epicrisis.evaluation.runs.recorded_run import RecordedRun, name_runs, open_run
 from epicrisis.evaluation.runs.run_folder import MANIFEST
+from epicrisis.pipeline.recording.case import Condition, canonical_condition
 
 _DESCRIPTIONS: Mapping[Scoring, str] = {
     "ours": "ours: the choice that a reply states. Abstained, unparsed and empty replies are neither right nor wrong.",

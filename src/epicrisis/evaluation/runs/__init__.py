@@ -1,1 +1,1 @@
-"""Ask the cases of a run, and keep one record for each in its folder."""
+"""The folder of a run, the outcomes of its cases, and the energy that they took."""

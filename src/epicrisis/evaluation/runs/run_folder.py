@@ -35,13 +35,13 @@ from epicrisis.core.errors import InputError, StorageError
 from epicrisis.core.printable import agree, count_noun, printable_json
 from epicrisis.core.serialization import to_json
 from epicrisis.evaluation.datasets.dataset import Dataset
-from epicrisis.evaluation.runs.case import Case
 from epicrisis.evaluation.runs.energy import SessionEnergy
-from epicrisis.evaluation.runs.jsonl_store import list_changes
-from epicrisis.evaluation.runs.record import check_recipe
-from epicrisis.evaluation.runs.runner import RecordStore
 from epicrisis.library.manifest import sync_path
+from epicrisis.pipeline.recording.case import Case
+from epicrisis.pipeline.recording.record import check_recipe
+from epicrisis.pipeline.recording.runner import RecordStore
 from epicrisis.system.json_lines import acquire_lock, parse_json
+from epicrisis.system.jsonl_store import list_changes
 from epicrisis.system.local_only import open_private, restrict_to_owner
 
 MANIFEST, RECORDS, LOCK = "manifest.json", "records.jsonl", "run.lock"

@@ -41,11 +41,11 @@ from epicrisis.core.types import Document, Passage, Scope
 from epicrisis.corpus.chunking import split_by_characters
 from epicrisis.corpus.reader_base import Skipped, printable_path
 from epicrisis.corpus.readers import read_sources
-from epicrisis.evaluation.runs.concurrency import store_results
-from epicrisis.evaluation.runs.jsonl_store import JsonlStore, StoredLine
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.manifest import NAME as MANIFEST
 from epicrisis.library.passage_lookup import sample_passages
+from epicrisis.system.concurrency import store_results
+from epicrisis.system.jsonl_store import JsonlStore, StoredLine
 
 PROMPTS = "epicrisis.evaluation.synthesis.prompts"
 CHARACTERS = 2000

@@ -46,11 +46,11 @@ from epicrisis.core.serialization import to_json
 from epicrisis.core.types import Question
 from epicrisis.corpus.jsonl import find_json_fault
 from epicrisis.evaluation.datasets.dataset import Dataset, sample_at_random
-from epicrisis.evaluation.runs.concurrency import store_results
-from epicrisis.evaluation.runs.jsonl_store import JsonlStore, StoredLine
 from epicrisis.evaluation.synthesis.example_documents import library_examples
 from epicrisis.library.library import LibraryStore
 from epicrisis.retrieval.examples import is_same_question, shingle_similarity, split_shingles
+from epicrisis.system.concurrency import store_results
+from epicrisis.system.jsonl_store import JsonlStore, StoredLine
 
 PROMPTS = "epicrisis.evaluation.synthesis.prompts"
 

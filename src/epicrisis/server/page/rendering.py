@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from starlette.responses import HTMLResponse
 
 from epicrisis.report.templates import build_environment
 from epicrisis.server.page.evidence_map import STATEMENT_LABELS
-from epicrisis.server.page.menu import ALWAYS, Menu
 from epicrisis.server.page.plain_words import leave_out_command
 from epicrisis.server.page.static_files import static_address
 from epicrisis.server.users import LOCAL, Caller
@@ -20,6 +21,32 @@ if TYPE_CHECKING:
 
 HEADERS = {"Cache-Control": "no-store", "Vary": "HX-Request"}
 """Pages with answers are kept by no cache. `guards.SECURITY_HEADERS` has the content security policy."""
+
+MenuItem: TypeAlias = tuple[str, str, str]
+"""Address, words and name of a page."""
+ALWAYS: tuple[MenuItem, ...] = (
+    ("/", "Ask", "ask"),
+    ("/libraries", "Libraries", "libraries"),
+    ("/history", "History", "history"),
+)
+_KEEP_SECONDS = 5.0
+
+
+class Menu:
+    """The menu of every page: only what has something to show."""
+
+    def __init__(self, list_more: Callable[[], Sequence[MenuItem]] = tuple) -> None:
+        """`list_more` returns the pages that stand before the history, if they have something to show."""
+        self._list_more = list_more
+        self._items = ALWAYS
+        self._until = 0.0
+
+    def list_items(self) -> tuple[MenuItem, ...]:
+        """Return the items. Folders are looked at again after some seconds."""
+        now = time.monotonic()
+        if now >= self._until:
+            self._items, self._until = (*ALWAYS[:2], *self._list_more(), *ALWAYS[2:]), now + _KEEP_SECONDS
+        return self._items
 
 
 CALLER: ContextVar[Caller | None] = ContextVar("caller", default=None)
@@ -54,8 +81,8 @@ def find_account() -> Caller | None:
     return None if caller is LOCAL else caller
 
 
-def list_menu() -> tuple[tuple[str, str, str], ...]:
-    """Return address, words and name of each page that the menu names."""
+def list_menu() -> tuple[MenuItem, ...]:
+    """Return the pages that the menu names."""
     menu = MENU.get()
     return ALWAYS if menu is None else menu.list_items()
 

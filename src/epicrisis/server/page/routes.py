@@ -10,22 +10,20 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from epicrisis.server.api import PREFIX, DataResponse
 from epicrisis.server.errors import NotFound
 from epicrisis.server.page.answer_routes import AnswerPages, add_answer_pages, add_source_pages
 from epicrisis.server.page.asking import add_asking
-from epicrisis.server.page.comparison_routes import add_comparison_pages
 from epicrisis.server.page.library_routes import add_library_pages
 from epicrisis.server.page.overview import Overviews
 from epicrisis.server.page.page_route import PageRoute
 from epicrisis.server.page.patient_routes import add_patient_pages
 from epicrisis.server.page.question_form import build_form
 from epicrisis.server.page.rendering import html_response, render
-from epicrisis.server.page.run_routes import add_run_pages
 from epicrisis.server.page.static_files import read_static_files
 from epicrisis.server.page.stored_answers import AnswerStore
 from epicrisis.server.page.upload_routes import add_upload_pages
 from epicrisis.server.questions import Questions
-from epicrisis.server.run_api import RunFolder
 from epicrisis.server.shelves import Shelves
 from epicrisis.server.uploads import Uploads
 from epicrisis.server.users import CurrentCaller
@@ -37,10 +35,9 @@ def make_page_routes(
     questions: Questions,
     shelves: Shelves,
     answers: AnswerStore,
-    runs: RunFolder | None = None,
     uploads: Uploads | None = None,
 ) -> APIRouter:
-    """Return the routes of the page. `runs` and `uploads`: those of the server, if it has them."""
+    """Return the routes of the page. `uploads`: those of the server, if it has them."""
     reader = shelves.reader
     router = APIRouter(route_class=PageRoute, include_in_schema=False, default_response_class=Response)
     resources = questions.resources
@@ -65,8 +62,6 @@ def make_page_routes(
     add_library_pages(router, shelves, pages.viewer, uploads)
     if uploads is not None:
         add_upload_pages(router, uploads)
-    add_run_pages(router, runs)
-    add_comparison_pages(router, runs)
 
     @router.get("/static/{name}")
     async def static_file(name: str) -> Response:
@@ -74,5 +69,20 @@ def make_page_routes(
         if file is None:
             raise NotFound("the server has no such file")
         return Response(file.content, media_type=file.media_type, headers=_STATIC_HEADERS)
+
+    return router
+
+
+def make_absent_run_routes() -> APIRouter:
+    """Return the routes of a server without runs and reviews: the page says so, and the list of the API is empty."""
+    router = APIRouter(route_class=PageRoute, include_in_schema=False, default_response_class=Response)
+
+    @router.get("/runs")
+    async def run_page(_: CurrentCaller) -> Response:
+        return html_response(render("runs", runs=(), has_folder=False, page="runs"))
+
+    @router.get(f"{PREFIX}/runs")
+    async def run_list(_: CurrentCaller) -> DataResponse:
+        return DataResponse({})
 
     return router

@@ -17,12 +17,12 @@ from pydantic import ValidationError
 from epicrisis.core.answers import Answer
 from epicrisis.core.errors import InputError
 from epicrisis.core.serialization import to_json
-from epicrisis.evaluation.runs.jsonl_store import list_changes
-from epicrisis.evaluation.runs.runner import build_record
+from epicrisis.pipeline.recording.runner import build_record
 from epicrisis.server.errors import NotFound
 from epicrisis.server.job_models import JobFile, JobTaken
 from epicrisis.server.shared_state.database import StateDatabase
 from epicrisis.system.json_lines import dump_line, parse_json
+from epicrisis.system.jsonl_store import list_changes
 
 LEASE_SECONDS = 15.0
 _BATCH = 50

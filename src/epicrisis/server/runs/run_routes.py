@@ -1,36 +1,41 @@
-"""The routes of finished runs: those of the folder that was named when the server started, and of no other."""
+"""Finished runs for programs and as pages: those of the folder named when the server started, and of no other."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter
 from fastapi import Path as PathParameter
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
 
 from epicrisis.core.errors import InputError
+from epicrisis.core.printable import printable
 from epicrisis.evaluation.experiments.run_findings import read_findings
 from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, RunManifest, read_manifest
 from epicrisis.privacy.access_log import AccessLog, AccessOutcome, build_entry
 from epicrisis.report.page import render_page
 from epicrisis.server.api import PREFIX, DataResponse
 from epicrisis.server.errors import NotFound
+from epicrisis.server.page.rendering import HEADERS, html_response, render
 from epicrisis.server.users import Caller, CurrentCaller
 from epicrisis.system.json_lines import read_lines
 
 REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """A report is one file with its styles in it. It runs no script and loads nothing."""
+NO_FOLDER = "the server has no folder of runs: start it with --runs FOLDER"
 _NO_RUN = "there is no run of this name that you may read: GET /api/v1/runs lists them"
 RunName = Annotated[str, PathParameter(min_length=1, max_length=255, description="Name of a run.")]
 
 
 class RunFolder:
-    """The finished runs below one folder."""
+    """The finished runs below one folder. Without a folder there are none."""
 
-    def __init__(self, folder: Path, log: AccessLog | None = None) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path | None, log: AccessLog | None = None) -> None:
+        self.path = folder
         self._log = log
         self._patients: dict[Path, tuple[int, bool]] = {}
 
@@ -56,7 +61,7 @@ class RunFolder:
         """
         folder = self._folders().get(name)
         if folder is None:
-            raise NotFound(_NO_RUN)
+            raise NotFound(_NO_RUN if self.path is not None else NO_FOLDER)
         if not self._is_about_patients(folder):
             return folder
         is_allowed = reads_every_patient(caller)
@@ -76,7 +81,7 @@ class RunFolder:
     def _folders(self) -> dict[str, Path]:
         """Return the folders with a manifest by name. A request's name is looked up here, and opens nothing."""
         folders: dict[str, Path] = {}
-        for path in sorted(self._folder.glob(f"*/{MANIFEST}")):
+        for path in [] if self.path is None else sorted(self.path.glob(f"*/{MANIFEST}")):
             if not path.parent.is_symlink():
                 folders[path.parent.name] = path.parent
         return folders
@@ -93,39 +98,76 @@ class RunFolder:
         return cached[1]
 
 
-def make_run_routes(runs: RunFolder | None) -> APIRouter:
-    """Return the routes of runs. Without a folder the list is empty."""
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A run in the list. All texts are printable."""
+
+    name: str
+    """As the folder is called, for the address."""
+    label: str
+    facts: tuple[tuple[str, str], ...]
+
+
+def make_run_routes(runs: RunFolder) -> APIRouter:
+    """Return the routes of runs for programs."""
     router = APIRouter(prefix=f"{PREFIX}/runs", tags=["Runs"])
 
     @router.get("", summary="List finished runs")
     async def list_runs(caller: CurrentCaller) -> DataResponse:
         """Return the plan, states and usage of each run that the caller may read, by name."""
-        return DataResponse({} if runs is None else await asyncio.to_thread(runs.list_runs, caller))
+        return DataResponse(await asyncio.to_thread(runs.list_runs, caller))
 
     @router.get("/{name}", summary="Show a run")
     async def show_run(name: RunName, caller: CurrentCaller) -> DataResponse:
         """Return plan, states and usage of a run."""
-        folder = await asyncio.to_thread(_require(runs).find, name, caller)
+        folder = await asyncio.to_thread(runs.find, name, caller)
         return DataResponse(await asyncio.to_thread(read_manifest, folder))
 
     @router.get("/{name}/report", summary="Open the report of a run", response_class=HTMLResponse)
     async def show_report(name: RunName, caller: CurrentCaller) -> HTMLResponse:
         """Return the report of a run as a page without scripts."""
-        page = await asyncio.to_thread(_require(runs).render_report, name, caller)
+        page = await asyncio.to_thread(runs.render_report, name, caller)
         return HTMLResponse(page, headers={"Content-Security-Policy": REPORT_POLICY, "Cache-Control": "no-store"})
 
     return router
 
 
+def add_run_pages(router: APIRouter, runs: RunFolder) -> None:
+    """Add the list of runs and the report of each. Without a folder the list says how to name one."""
+
+    @router.get("/runs")
+    async def run_list(caller: CurrentCaller) -> Response:
+        manifests = await asyncio.to_thread(runs.list_runs, caller)
+        rows = [view_run(name, manifest) for name, manifest in manifests.items()]
+        return html_response(render("runs", runs=rows, has_folder=runs.path is not None, page="runs"))
+
+    @router.get("/runs/{name}/report")
+    async def report(name: str, caller: CurrentCaller) -> Response:
+        page = await asyncio.to_thread(runs.render_report, name, caller)
+        return HTMLResponse(page, headers={**HEADERS, "Content-Security-Policy": REPORT_POLICY})
+
+
+def view_run(name: str, manifest: RunManifest) -> RunRow:
+    """Return a run as a row of the list."""
+    recipe: Mapping[str, Any] = manifest.plan.recipe
+    settings = recipe.get("settings", {})
+    models: set[str] = set()
+    for model in recipe.get("models", {}).values():
+        models.add(str(model.get("name")))
+    states = [f"{count:,} {state}" for state, count in manifest.states.items()]
+    facts = (
+        ("Questions", f"{manifest.cases:,} of {manifest.plan.dataset.get('name', 'an unnamed set')}"),
+        ("Strategy", str(settings.get("strategy", ""))),
+        ("Models", ", ".join(sorted(models))),
+        ("Outcome", ", ".join(states)),
+        ("State", "" if manifest.complete else "not complete: some questions have no answer"),
+    )
+    return RunRow(name, printable(name), tuple((label, printable(value)) for label, value in facts if value))
+
+
 def reads_every_patient(caller: Caller) -> bool:
     """Return whether the caller may read any patient's record. A run does not say whose record a line is about."""
     return caller.has("patient-reader") and caller.patients is None
-
-
-def _require(runs: RunFolder | None) -> RunFolder:
-    if runs is None:
-        raise NotFound("the server has no folder of runs: start it with --runs FOLDER")
-    return runs
 
 
 def _holds_patients(records: Path) -> bool:

@@ -21,8 +21,8 @@ from epicrisis.core.errors import (
 )
 from epicrisis.core.protocols import ChatReply, ChatRequest, DeltaCallback
 from epicrisis.core.types import Question
-from epicrisis.evaluation.runs.runner import RecordStore, answer_questions
 from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.pipeline.recording.runner import RecordStore, answer_questions
 from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
 

@@ -1,4 +1,4 @@
-"""Concurrent work on many items, with each result stored before the next item starts."""
+"""Concurrent work on many items, with each result stored before the next item starts, and work in threads."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
 from contextlib import aclosing
 from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from epicrisis.core.answers import Failure
 from epicrisis.core.errors import ContextOverflow, NotCached, ReplyTruncated, ReplyWithheld, RunStopped
 
+P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -111,3 +112,15 @@ class _FailureCount:
                 f"{self._consecutive} in a row failed, so the run was stopped ({self._message}). Finished cases are "
                 "stored, and the same command continues from there"
             )
+
+
+async def finish_in_thread(work: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
+    """Return the result of work in a thread. A cancellation waits for it, so it writes nothing after what comes next.
+
+    `asyncio.to_thread` ends at a cancellation while its thread still writes.
+    """
+    task = asyncio.create_task(asyncio.to_thread(work, *arguments, **keywords))
+    try:
+        return await asyncio.shield(task)
+    finally:
+        await asyncio.wait([task])

@@ -9,7 +9,7 @@ from contextlib import aclosing
 import pytest
 
 from epicrisis.core.errors import BudgetExceeded, EpicrisisError, ScopeViolation, StorageError
-from epicrisis.evaluation.runs.concurrency import run_concurrently
+from epicrisis.system.concurrency import run_concurrently
 
 
 class Work:

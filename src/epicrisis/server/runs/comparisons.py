@@ -11,11 +11,11 @@ from epicrisis.core.errors import InputError
 from epicrisis.evaluation.analysis.changed_cases import ChangedCase, list_changed_cases
 from epicrisis.evaluation.analysis.findings import Findings
 from epicrisis.evaluation.analysis.run_comparison import compare_runs
-from epicrisis.evaluation.runs.record import RunRecord
 from epicrisis.evaluation.runs.recorded_run import RecordedRun, open_runs, refuse_mismatched_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
+from epicrisis.pipeline.recording.record import RunRecord
 from epicrisis.server.errors import NotFound
-from epicrisis.server.run_api import RunFolder
+from epicrisis.server.runs.run_routes import RunFolder
 from epicrisis.server.users import Caller
 
 _KEPT = 8
@@ -36,7 +36,7 @@ class RunPair:
 class RunComparisons:
     """Compares the runs of a folder for callers."""
 
-    def __init__(self, runs: RunFolder | None) -> None:
+    def __init__(self, runs: RunFolder) -> None:
         self._runs = runs
         self._kept: OrderedDict[tuple[object, ...], RunPair] = OrderedDict()
 
@@ -48,8 +48,6 @@ class RunComparisons:
         return await asyncio.to_thread(self._compare, first, second, caller)
 
     def _compare(self, first: str, second: str, caller: Caller) -> RunPair:
-        if self._runs is None:
-            raise NotFound("the server has no folder of runs: start it with --runs FOLDER")
         if first == second:
             raise InputError("a comparison needs two runs: choose another one on one side")
         folders = [self._runs.find(name, caller) for name in (first, second)]

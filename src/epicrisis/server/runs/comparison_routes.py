@@ -13,18 +13,18 @@ from epicrisis.core.serialization import to_json
 from epicrisis.evaluation.analysis.changed_cases import make_changes_table
 from epicrisis.report.answer_content import describe_choice
 from epicrisis.report.table_cells import table_csv
-from epicrisis.server.comparisons import RunComparisons, RunPair
 from epicrisis.server.errors import NotFound
-from epicrisis.server.page.comparison_view import CHANGE_LABELS, view_answers, view_comparison
 from epicrisis.server.page.rendering import HEADERS, html_response, render
-from epicrisis.server.run_api import RunFolder
+from epicrisis.server.runs.comparison_view import CHANGE_LABELS, view_answers, view_comparison
+from epicrisis.server.runs.comparisons import RunComparisons, RunPair
+from epicrisis.server.runs.run_routes import RunFolder
 from epicrisis.server.users import CurrentCaller
 
 _Run = Annotated[str, Query(min_length=1, max_length=255)]
 _EXPORTS = {"questions.csv": "text/csv", "runs.csv": "text/csv", "json": "application/json"}
 
 
-def add_comparison_pages(router: APIRouter, runs: RunFolder | None) -> None:
+def add_comparison_pages(router: APIRouter, runs: RunFolder) -> None:
     """Add the comparison of two runs, its files, and the page of a changed question."""
     comparisons = RunComparisons(runs)
 

@@ -18,10 +18,10 @@ from epicrisis.evaluation.grading.human_verdicts import CRITERIA
 from epicrisis.evaluation.grading.review_file import dump_review, dump_verdict_table
 from epicrisis.privacy.access_log import AccessLog, AccessOutcome
 from epicrisis.server.errors import AccessDenied, NotFound, describe_error
-from epicrisis.server.page.page_route import PageRoute
 from epicrisis.server.page.rendering import HEADERS, html_response, render
-from epicrisis.server.page.review_forms import MAX_REMARK_CHARACTERS, StartForm, VerdictForm
-from epicrisis.server.page.review_view import (
+from epicrisis.server.runs.review_answers import MAX_QUESTIONS, ReviewRequest, make_review
+from epicrisis.server.runs.review_forms import MAX_REMARK_CHARACTERS, StartForm, VerdictForm
+from epicrisis.server.runs.review_view import (
     PLACE_WORDS,
     ReviewRow,
     list_turns,
@@ -29,14 +29,12 @@ from epicrisis.server.page.review_view import (
     view_review,
     view_turn,
 )
-from epicrisis.server.review_answers import MAX_QUESTIONS, ReviewRequest, make_review
-from epicrisis.server.reviews import BlindReview, ReviewState, ReviewStore, ReviewTurn, ReviewVerdict
-from epicrisis.server.run_api import RunFolder, reads_every_patient
+from epicrisis.server.runs.reviews import BlindReview, ReviewState, ReviewStore, ReviewTurn, ReviewVerdict
+from epicrisis.server.runs.run_routes import NO_FOLDER, RunFolder, reads_every_patient
 from epicrisis.server.sessions import Sessions
 from epicrisis.server.users import LOCAL, Caller, CurrentCaller, UserStore
 
 _NO_CHOICE = "choose which answer is better, or that they are the same"
-_NO_RUNS = "the server has no folder of runs: start it with --runs FOLDER"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,7 @@ class ReviewPages:
     """What the pages of reviews read and write. Without a store, the server keeps no reviews."""
 
     store: ReviewStore | None
-    runs: RunFolder | None
+    runs: RunFolder
     users: UserStore | None
     log: AccessLog | None
     sessions: Sessions | None = None
@@ -148,13 +146,11 @@ def administers(review: BlindReview, caller: Caller) -> bool:
     return may_read(review, caller) and is_administrator(caller)
 
 
-def make_review_routes(pages: ReviewPages) -> APIRouter:
-    """Return the routes of reviews: the list, starting, judging, and the results."""
-    router = APIRouter(route_class=PageRoute, include_in_schema=False, default_response_class=Response)
+def add_review_pages(router: APIRouter, pages: ReviewPages) -> None:
+    """Add the pages of reviews: the list, starting, judging, and the results."""
     _add_starting(router, pages)
     _add_judging(router, pages)
     _add_results(router, pages)
-    return router
 
 
 def _add_starting(router: APIRouter, pages: ReviewPages) -> None:
@@ -280,8 +276,8 @@ async def _render_start(pages: ReviewPages, caller: Caller, form: StartForm, fau
     """Return the form that starts a review. Raises AccessDenied, and NotFound without a folder of runs."""
     _require_administrator(caller)
     pages.require_store()
-    if pages.runs is None:
-        raise NotFound(_NO_RUNS)
+    if pages.runs.path is None:
+        raise NotFound(NO_FOLDER)
     manifests = await asyncio.to_thread(pages.runs.list_runs, caller)
     reviewers = await asyncio.to_thread(pages.list_reviewers)
     runs: list[tuple[str, str]] = []
@@ -303,8 +299,6 @@ async def _render_start(pages: ReviewPages, caller: Caller, form: StartForm, fau
 
 def _start_review(pages: ReviewPages, form: StartForm, caller: Caller) -> BlindReview:
     """Return the review of a form. Raises InputError for a wrong field, and NotFound for an unknown run."""
-    if pages.runs is None:
-        raise NotFound(_NO_RUNS)
     if form.ours == form.rival:
         raise InputError("choose two different runs")
     # The names of a request are looked up among the folders of runs, and open nothing else.

@@ -24,9 +24,9 @@ from epicrisis.core.dates import last_day
 from epicrisis.core.errors import InputError
 from epicrisis.core.serialization import EVENT_NAMES
 from epicrisis.core.types import Question
-from epicrisis.evaluation.runs.case import canonical_condition
-from epicrisis.evaluation.runs.jsonl_store import StoredLine, parse_line
+from epicrisis.pipeline.recording.case import canonical_condition
 from epicrisis.system.json_lines import read_latest_lines
+from epicrisis.system.jsonl_store import StoredLine, parse_line
 
 SCHEMA_VERSION = 2
 """Version 1 had no condition."""

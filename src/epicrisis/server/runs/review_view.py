@@ -18,7 +18,7 @@ from epicrisis.evaluation.grading.human_verdicts import (
     majority_choices,
 )
 from epicrisis.report.table_cells import CellText, table_rows
-from epicrisis.server.reviews import (
+from epicrisis.server.runs.reviews import (
     BlindReview,
     ReviewState,
     ReviewTurn,

@@ -17,10 +17,10 @@ from pydantic import Field
 from epicrisis.core.answers import Usage
 from epicrisis.core.errors import InputError, StorageError
 from epicrisis.core.printable import replace_surrogates
-from epicrisis.evaluation.runs.jsonl_store import JsonlStore, StoredLine, read_stored_lines
-from epicrisis.evaluation.runs.runner import RecordStore
+from epicrisis.pipeline.recording.runner import RecordStore
 from epicrisis.system import json_lines
 from epicrisis.system.json_lines import acquire_lock, append_line, read_lines
+from epicrisis.system.jsonl_store import JsonlStore, StoredLine, read_stored_lines
 
 
 def list_values(path: Path) -> list[dict[str, Any]]:

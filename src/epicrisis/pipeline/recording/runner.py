@@ -19,13 +19,13 @@ from epicrisis.answering.strategies.zero_shot import ZERO_SHOT, check_option_log
 from epicrisis.core.answers import Answer, Failure, Retrieved, Usage
 from epicrisis.core.serialization import to_json
 from epicrisis.core.types import Question
-from epicrisis.evaluation.runs.case import Case, Condition, case_key
-from epicrisis.evaluation.runs.concurrency import run_concurrently
-from epicrisis.evaluation.runs.jsonl_store import JsonlStore
-from epicrisis.evaluation.runs.record import CONTENT, SCHEMA_VERSION, RunRecord
 from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.pipeline.recording.case import Case, Condition, case_key
+from epicrisis.pipeline.recording.record import CONTENT, SCHEMA_VERSION, RunRecord
 from epicrisis.retrieval.retriever import QUESTION_CUT
+from epicrisis.system.concurrency import run_concurrently
 from epicrisis.system.json_lines import append_lines, sort_lines
+from epicrisis.system.jsonl_store import JsonlStore
 
 
 class RecordStore(JsonlStore[RunRecord]):

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 
 from epicrisis.core.errors import InputError
 from epicrisis.evaluation.grading.human_verdicts import CHOICES, CRITERIA, PreferredAnswer
-from epicrisis.server.review_answers import MAX_QUESTIONS
+from epicrisis.server.runs.review_answers import MAX_QUESTIONS
 
 MAX_REMARK_CHARACTERS = 4_000
 SKIP = "skip"

@@ -22,7 +22,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -37,15 +36,14 @@ from epicrisis.evaluation.grading.human_verdicts import (
 )
 from epicrisis.server.errors import NotFound
 from epicrisis.server.item_folder import ItemFolder
+from epicrisis.server.state import REVIEW_PLAN as PLAN
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
     from epicrisis.server.shared_state.items import ItemTable
 
-REVIEWS_FOLDER = "reviews"
-"""Name of the folder of the reviews, in the folder of the server."""
-PLAN, ITEMS, VERDICTS = "review.json", "items.json", "verdicts.jsonl"
+ITEMS, VERDICTS = "items.json", "verdicts.jsonl"
 MAX_IN_MEMORY = 16
 """Reviews kept in memory; others are read again."""
 _ID = re.compile(r"[A-Za-z0-9_-]{32}")
@@ -262,8 +260,8 @@ class ReviewState:
 class ReviewStore:
     """Keeps reviews on disk, readable for their owner alone, or in a database. Several processes may write to it."""
 
-    def __init__(self, place: Path | ItemTable) -> None:
-        self._items = ItemFolder(place) if isinstance(place, Path) else place
+    def __init__(self, items: ItemFolder | ItemTable) -> None:
+        self._items = items
         self._reviews: OrderedDict[str, BlindReview] = OrderedDict()
         self._lock = Lock()
 
@@ -277,7 +275,7 @@ class ReviewStore:
 
     def has_reviews(self) -> bool:
         """Return whether there is a review, whoever may judge it."""
-        return any(True for _ in self._items.ids(PLAN))
+        return bool(self._items.ids(PLAN))
 
     def list(self) -> list[BlindReview]:
         """Return all reviews, the newest first."""

@@ -13,11 +13,11 @@ from urllib.parse import urlencode
 from epicrisis.core.printable import printable
 from epicrisis.evaluation.analysis.changed_cases import CHANGES, CaseChange, CaseSummary, ChangedCase
 from epicrisis.evaluation.analysis.table import Table
-from epicrisis.evaluation.runs.record import RunRecord
+from epicrisis.pipeline.recording.record import RunRecord
 from epicrisis.report.answer_content import AnswerContent, build_answer_content, describe_choice
 from epicrisis.report.figures import PlotFigure, plot_figures
 from epicrisis.report.table_cells import table_rows, with_minus
-from epicrisis.server.comparisons import RunPair
+from epicrisis.server.runs.comparisons import RunPair
 
 CHANGE_LABELS: Mapping[CaseChange, str] = {
     "lost": "right, then wrong or no answer",

@@ -1,0 +1,1 @@
+"""Many questions answered one after another, each answer recorded when it comes."""
