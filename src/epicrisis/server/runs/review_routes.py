@@ -25,7 +25,7 @@ from epicrisis.server.runs.review_view import (
     PLACE_WORDS,
     ReviewRow,
     list_turns,
-    view_results,
+    render_results,
     view_review,
     view_turn,
 )
@@ -238,9 +238,7 @@ def _add_results(router: APIRouter, pages: ReviewPages) -> None:
     @router.get("/reviews/{review_id}/results")
     async def results(review_id: str, caller: CurrentCaller) -> Response:
         review, state = await pages.open_results(review_id, caller)
-        view = await asyncio.to_thread(view_results, review, state)
-        row = _view_row(review, state, caller)
-        return html_response(render("review_results", results=view, review=row, page="reviews"))
+        return html_response(await asyncio.to_thread(render_results, review, state))
 
     @router.get("/reviews/{review_id}/review.json")
     async def export_json(review_id: str, caller: CurrentCaller) -> Response:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from epicrisis.core.printable import count_noun, printable
 from epicrisis.evaluation.analysis.table import Table
@@ -18,6 +17,7 @@ from epicrisis.evaluation.grading.human_verdicts import (
     majority_choices,
 )
 from epicrisis.report.table_cells import CellText, table_rows
+from epicrisis.server.page.rendering import render
 from epicrisis.server.runs.reviews import (
     BlindReview,
     ReviewState,
@@ -29,7 +29,6 @@ from epicrisis.server.runs.reviews import (
 
 PLACE_WORDS: Mapping[str, str] = {"1": "Answer 1 is better", "tie": "Same", "2": "Answer 2 is better"}
 _STATE_WORDS = {"judged": "judged", "skipped": "skipped", "draft": "begun"}
-_BAR_WIDTH = 100.0
 _NAME = "This review"
 """Stands for the names of the models in the tables, which the runs may share."""
 
@@ -100,81 +99,6 @@ class TurnView:
     next: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class TurnLink:
-    """A question in the overview of a reviewer."""
-
-    number: int
-    state: str
-    words: str
-
-
-@dataclass(frozen=True, slots=True)
-class PartOfBar:
-    """A part of a bar: its class, its place and width in percent, and its count."""
-
-    kind: str
-    x: float
-    width: float
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class RaterBar:
-    """How often the answers of the first run are better, the same and worse, by one reviewer or their majority."""
-
-    name: str
-    better: int
-    same: int
-    worse: int
-
-    @property
-    def parts(self) -> tuple[PartOfBar, ...]:
-        """The parts of the bar, from left to right. Empty ones are left out."""
-        total = (self.better + self.same + self.worse) or 1
-        parts: list[PartOfBar] = []
-        x = 0.0
-        for kind, count in (("better", self.better), ("same", self.same), ("worse", self.worse)):
-            width = _BAR_WIDTH * count / total
-            if count:
-                parts.append(PartOfBar(kind, round(x, 2), round(width, 2), count))
-            x += width
-        return tuple(parts)
-
-
-@dataclass(frozen=True, slots=True)
-class FigureTable:
-    """A table of the results as text."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[CellText, ...], ...]
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RemarkRow:
-    """A remark of a reviewer, with the verdict from the view of the first run."""
-
-    reviewer: str
-    question: str
-    verdict: str
-    remark: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReviewResults:
-    """The results of a closed review."""
-
-    ours: str
-    rival: str
-    facts: tuple[tuple[str, str], ...]
-    bars: tuple[RaterBar, ...]
-    conclusions: tuple[str, ...]
-    tables: tuple[FigureTable, ...]
-    remarks: tuple[RemarkRow, ...]
-
-
 def view_review(review: BlindReview, state: ReviewState, reviewer: str | None, *, is_administrator: bool) -> ReviewRow:
     """Return a review as a row. `reviewer`: the owner id of the caller, if the caller may judge."""
     plan = review.plan
@@ -183,10 +107,9 @@ def view_review(review: BlindReview, state: ReviewState, reviewer: str | None, *
     if is_administrator:
         for owner, name in {**plan.reviewers, **state.reviewers}.items():
             rows.append(_count_reviewer(owner, name, state, total))
-    day = datetime.fromtimestamp(plan.at, UTC)
     return ReviewRow(
         id=plan.id,
-        title=f"Review of {day.day} {day:%B %Y, %H:%M} UTC",
+        title=plan.title,
         runs=printable(f"{plan.runs[0]} against {plan.runs[1]}") if is_administrator else "",
         own=None if reviewer is None else _count_reviewer(reviewer, reviewer, state, total),
         reviewers=tuple(rows),
@@ -212,14 +135,14 @@ def _describe_plan(review: BlindReview) -> tuple[tuple[str, str], ...]:
     return tuple((name, printable(value)) for name, value in facts)
 
 
-def list_turns(review: BlindReview, state: ReviewState, reviewer: str) -> tuple[TurnLink, ...]:
-    """Return the questions of a reviewer with their states."""
-    links: list[TurnLink] = []
+def list_turns(review: BlindReview, state: ReviewState, reviewer: str) -> list[tuple[int, str, str]]:
+    """Return the number of each question of a reviewer, its state, and the verdict or else the state in words."""
+    links: list[tuple[int, str, str]] = []
     for turn in review.turns(reviewer):
         verdict = state.find(reviewer, turn)
         word = "open" if verdict is None else _STATE_WORDS[verdict.state]
-        links.append(TurnLink(turn.number, word, _describe_place(turn, verdict) or word))
-    return tuple(links)
+        links.append((turn.number, word, _describe_place(turn, verdict) or word))
+    return links
 
 
 def _describe_place(turn: ReviewTurn, verdict: ReviewVerdict | None) -> str:
@@ -262,65 +185,56 @@ def view_turn(review: BlindReview, state: ReviewState, reviewer: str, turn: Revi
     )
 
 
-def view_results(review: BlindReview, state: ReviewState) -> ReviewResults:
-    """Return the results: counts from the view of the first run, tests, agreement, the effect of the place, remarks."""
+def render_results(review: BlindReview, state: ReviewState) -> str:
+    """Return the page of the results, from the view of the first run: counts, tests, agreement, places, remarks."""
     verdicts = state.list_judged()
-    judging = Judging(review.pairs, verdicts)
-    judgings = {_NAME: judging}
+    judgings = {_NAME: Judging(review.pairs, verdicts)}
     answers, *others = open_ended.tables(judgings)
-    ours, rival = review.plan.runs
-    return ReviewResults(
-        ours=printable(ours),
-        rival=printable(rival),
+    return render(
+        "review_results",
+        title=review.plan.title,
+        id=review.plan.id,
+        runs=review.plan.runs,
         facts=_describe_plan(review),
-        bars=_make_bars(review, verdicts),
-        conclusions=tuple(map(printable, open_ended.conclusions(judgings))),
-        tables=tuple(_view_table(table) for table in (*others, answers) if table.rows),
+        bars=_count_preferences(review, verdicts),
+        conclusions=open_ended.conclusions(judgings),
+        tables=[(table, *_leave_out_empty(table)) for table in (*others, answers) if table.rows],
         remarks=_list_remarks(review, verdicts),
+        page="reviews",
     )
 
 
-def _make_bars(review: BlindReview, verdicts: tuple[HumanVerdict, ...]) -> tuple[RaterBar, ...]:
+def _count_preferences(review: BlindReview, verdicts: Sequence[HumanVerdict]) -> list[tuple[str, int, int, int]]:
+    """Return each reviewer, and first their majority, with how often the first run is better, the same and worse."""
     key = review.plan.key
-    ours = review.plan.runs[0]
     by_reviewer = choices_by_reviewer(verdicts)
     raters = dict(by_reviewer)
     if len(raters) > 1:
-        raters = {
-            f"majority of {count_noun(len(raters), 'reviewer')}": majority_choices(by_reviewer.values()),
-            **raters,
-        }
-    bars: list[RaterBar] = []
+        majority = f"majority of {count_noun(len(raters), 'reviewer')}"
+        raters = {majority: majority_choices(by_reviewer.values()), **raters}
+    counts: list[tuple[str, int, int, int]] = []
     for name, choices in raters.items():
         preferred = [key.preferred(pair, choice) for pair, choice in choices.items()]
-        ties, better = preferred.count(None), preferred.count(ours)
-        bars.append(RaterBar(printable(name), better, ties + len(key.same), len(preferred) - ties - better))
-    return tuple(bars)
+        ties, better = preferred.count(None), preferred.count(review.plan.runs[0])
+        counts.append((name, better, ties + len(key.same), len(preferred) - ties - better))
+    return counts
 
 
-def _view_table(table: Table) -> FigureTable:
-    """Return a table as text, without the name of the review and without columns that are empty in every row."""
-    rows = table_rows(table)
-    shown: list[int] = []
-    for index, cells in enumerate(zip(*table.rows, strict=True)):
-        if set(cells) - {None, _NAME}:
-            shown.append(index)
-    columns = tuple(table.columns[index] for index in shown)
-    texts = tuple(tuple(row[index] for index in shown) for row in rows)
-    return FigureTable(table.title, columns, texts, table.notes)
+def _leave_out_empty(table: Table) -> tuple[list[str], list[list[CellText]]]:
+    """Return columns and rows of a table without the name of the review, and without columns that are always empty."""
+    columns = list(zip(*table.rows, strict=True))
+    shown = [index for index, cells in enumerate(columns) if set(cells) - {None, _NAME}]
+    rows = [[row[index] for index in shown] for row in table_rows(table)]
+    return [table.columns[index] for index in shown], rows
 
 
-def _list_remarks(review: BlindReview, verdicts: tuple[HumanVerdict, ...]) -> tuple[RemarkRow, ...]:
+def _list_remarks(review: BlindReview, verdicts: Sequence[HumanVerdict]) -> list[tuple[str, str, str, str]]:
+    """Return reviewer, question, verdict on the first run, and words of each remark."""
     questions = {item.pair: item.question for item in review.items}
-    ours = review.plan.runs[0]
-    rows: list[RemarkRow] = []
+    remarks: list[tuple[str, str, str, str]] = []
     for verdict in verdicts:
         if verdict.why:
             preferred = review.plan.key.preferred(verdict.pair, verdict.choice)
-            word = "same" if preferred is None else "better" if preferred == ours else "worse"
-            rows.append(
-                RemarkRow(
-                    printable(verdict.reviewer), questions[verdict.pair], word, printable(verdict.why, lines=True)
-                )
-            )
-    return tuple(rows)
+            word = "same" if preferred is None else "better" if preferred == review.plan.runs[0] else "worse"
+            remarks.append((verdict.reviewer, questions[verdict.pair], word, verdict.why))
+    return remarks

@@ -21,6 +21,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -123,6 +124,12 @@ class ReviewPlan:
     key: BlindingKey
     secret: str
     """Decides what each reviewer sees first. It is random, so that who knows the seed of the sample knows nothing."""
+
+    @property
+    def title(self) -> str:
+        """The review by the time of its beginning."""
+        day = datetime.fromtimestamp(self.at, UTC)
+        return f"Review of {day.day} {day:%B %Y, %H:%M} UTC"
 
     @property
     def holds_patients(self) -> bool:
