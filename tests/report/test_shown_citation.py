@@ -16,6 +16,7 @@ from epicrisis.report.answer_files import to_html, to_markdown
 from epicrisis.report.shown_citation import ShownCitation, show_citation
 from epicrisis.server import mcp_results, openai_reply
 from epicrisis.server.page import answer_view
+from epicrisis.server.page.stored_answers import StoredAnswer
 from tests.report.test_answer_content import ANSWER
 
 
@@ -34,7 +35,8 @@ def test_new_fact_is_printed_everywhere(monkeypatch: pytest.MonkeyPatch) -> None
     assert "Funding: public" in to_html(content)
     assert mcp_results._build_citation(ANSWER, ANSWER.citations[0]).facts["Funding"] == "public"
     assert "Funding: public" in openai_reply._describe_citation(ANSWER.citations[0], "http://page", "")
-    assert ("Funding", "public") in answer_view._view_citation(ANSWER, ANSWER.citations[0], "", ()).facts
+    stored = StoredAnswer("1", ANSWER, passages=(), library="library", owner="owner", at=0.0)
+    assert ("Funding", "public") in answer_view.build_answer_view(stored).by_number[ANSWER.citations[0].number].facts
 
 
 def test_words_of_a_citation_are_printable_and_name_its_study() -> None:

@@ -9,8 +9,7 @@ Every step can be repeated, so a removal that was killed continues when it is ca
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from epicrisis.corpus.removal_log import REMOVAL_LOG_FILE
@@ -24,7 +23,7 @@ from epicrisis.library.passage_table import sql_in
 from epicrisis.library.patient_identities import forget_identities
 from epicrisis.library.remote_store import is_in_database, load_object_storage
 from epicrisis.library.skipped_items import SKIPPED_FILE
-from epicrisis.system.local_only import open_private
+from epicrisis.system.local_only import replace_file
 
 LINE_FILES = (REMOVAL_LOG_FILE, f"{REMOVAL_LOG_FILE}.new", f"{REMOVAL_LOG_FILE}.joined", SKIPPED_FILE)
 """Files of a library whose lines may quote or name documents."""
@@ -113,12 +112,3 @@ def filter_lines(path: Path, is_kept: Callable[[str], bool]) -> int:
         new = path.with_name(f".{path.name}.forgetting")
         replace_file(path, new, read())
     return removed
-
-
-def replace_file(path: Path, new: Path, pieces: Iterable[bytes]) -> None:
-    """Write the pieces to the file `new` for its owner alone, then put it in the place of `path`. Raises OSError."""
-    with os.fdopen(open_private(new, os.O_WRONLY | os.O_TRUNC), "wb") as file:
-        file.writelines(pieces)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)

@@ -33,7 +33,7 @@ from filelock import FileLock
 
 from epicrisis.core.errors import InputError, StorageError
 from epicrisis.system.json_lines import append_line, dump_line
-from epicrisis.system.local_only import open_private
+from epicrisis.system.local_only import open_private, replace_file
 
 NAME = "access.jsonl"
 START = "0" * 64
@@ -281,12 +281,8 @@ class AccessLog:
     def _write_head(self, number: int, digest: str) -> None:
         if self._read_head() == (number, digest):
             return
-        new = self._head.with_name(f".{self._head.name}.new")
-        with os.fdopen(open_private(new, os.O_WRONLY | os.O_TRUNC), "w", encoding="ascii") as file:
-            json.dump({"number": number, "hash": digest}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self._head)
+        content = json.dumps({"number": number, "hash": digest}).encode()
+        replace_file(self._head, self._head.with_name(f".{self._head.name}.new"), [content])
 
     def _read_key(self) -> str:
         """Return the secret of the pseudonyms. The first call makes it."""
@@ -294,13 +290,8 @@ class AccessLog:
             return self._key.read_text(encoding="ascii").strip()
         except FileNotFoundError:
             pass
-        new = self._key.with_name(f".{self._key.name}.new")
         key = secrets.token_hex(32)
-        with os.fdopen(open_private(new, os.O_WRONLY | os.O_TRUNC), "w", encoding="ascii") as file:
-            file.write(key)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self._key)
+        replace_file(self._key, self._key.with_name(f".{self._key.name}.new"), [key.encode()])
         return key
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from epicrisis.core.errors import StorageError
-from epicrisis.system.local_only import open_private
+from epicrisis.system.local_only import replace_file
 
 KEEP_DAYS = 365
 """Days for which an answer is kept."""
@@ -136,10 +135,7 @@ def _age_of(path: Path) -> float:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    part = path.with_suffix(_PART)
     try:
-        with os.fdopen(open_private(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
-            file.write(content)
-        part.replace(path)
+        replace_file(path, path.with_suffix(_PART), [content])
     except OSError as error:
         raise StorageError(f"the answer cannot be stored, so it is not shown: {error.strerror}") from error

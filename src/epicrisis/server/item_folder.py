@@ -5,7 +5,6 @@ The same in a database is `shared_state.items.ItemTable`, with the same methods.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from typing import Any
 from filelock import FileLock
 
 from epicrisis.system.json_lines import append_line, read_lines
-from epicrisis.system.local_only import open_private
+from epicrisis.system.local_only import replace_file
 
 
 class ItemFolder:
@@ -29,7 +28,7 @@ class ItemFolder:
         folder = self._folder / id_
         folder.mkdir(mode=0o700, parents=True)
         for name, content in parts.items():
-            write_file(folder / name, content)
+            replace_file(folder / name, (folder / name).with_suffix(".part"), [content])
 
     def ids(self, part: str) -> list[str]:
         """Return the ids of the items with this part."""
@@ -66,13 +65,3 @@ class ItemFolder:
         # Not in the folder of the item, which may be deleted while another process waits.
         with FileLock(self._folder / f"{id_}.lock", mode=0o600):
             yield
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Write a file for its owner alone, completely or not at all. Raises OSError."""
-    part = path.with_suffix(".part")
-    with os.fdopen(open_private(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)

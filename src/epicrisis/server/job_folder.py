@@ -6,7 +6,6 @@ The same in a database is `shared_state.jobs.JobTable`, with the same methods.
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections import Counter
@@ -22,7 +21,7 @@ from epicrisis.core.errors import StorageError
 from epicrisis.pipeline.recording.runner import RecordStore
 from epicrisis.server.errors import NotFound
 from epicrisis.server.job_models import JobFile
-from epicrisis.system.local_only import open_private
+from epicrisis.system.local_only import replace_file
 
 JOBS_FOLDER = "jobs"
 STALE_SECONDS = 60.0
@@ -90,12 +89,7 @@ class JobFolder:
         try:
             for path in (self._folder, folder):
                 path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            new = folder / f"{_DESCRIPTION}.new"
-            with os.fdopen(open_private(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
-                file.write(job.model_dump_json().encode())
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(folder / _DESCRIPTION)
+            replace_file(folder / _DESCRIPTION, folder / f"{_DESCRIPTION}.new", [job.model_dump_json().encode()])
         except OSError as error:
             raise StorageError(f"the job cannot be stored: {error.strerror}") from None
         self._jobs[job.id] = job

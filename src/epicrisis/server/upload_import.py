@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.core.errors import InputError
-from epicrisis.core.printable import count_noun, printable
+from epicrisis.core.printable import printable
 from epicrisis.core.types import Document
 from epicrisis.corpus.reader_base import (
     FileDocument,
@@ -175,11 +175,3 @@ def delete_unused_originals(store: LibraryStore, files: Sequence[ReceivedFile], 
         path = originals / file.stored
         if file.stored.endswith(_PDF) and store.find_origin(path=str(path.resolve())) is None:
             path.unlink(missing_ok=True)
-
-
-def describe_result(result: ImportResult) -> str:
-    """Return the counts of an import in one sentence."""
-    return (
-        f"{count_noun(result.added, 'document')} added, {result.replaced:,} replaced, {result.unchanged:,} unchanged, "
-        f"{result.skipped:,} skipped; {count_noun(result.passages, 'passage')} in {result.seconds:.1f} s."
-    )

@@ -11,7 +11,6 @@ runs when the server is killed continues with the next start. Documents of the l
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import shutil
 from datetime import UTC, datetime
@@ -36,7 +35,7 @@ from epicrisis.server.upload_import import delete_unused_originals
 from epicrisis.server.upload_reception import UploadLimits, receive_upload
 from epicrisis.server.users import Caller
 from epicrisis.system.concurrency import finish_in_thread
-from epicrisis.system.local_only import is_local_only, open_private
+from epicrisis.system.local_only import is_local_only, replace_file
 from epicrisis.system.remote_libraries import find_address
 
 UPLOADS_FOLDER, ORIGINALS_FOLDER = "uploads", "originals"
@@ -356,12 +355,8 @@ class Uploads:
         """Store the description of an upload. It is complete or absent, also after a kill. Raises StorageError."""
         folder = self._folder / upload.id
         try:
-            new = folder / f"{_DESCRIPTION}.new"
-            with os.fdopen(open_private(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
-                file.write(upload.model_dump_json().encode())
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(folder / _DESCRIPTION)
+            content = upload.model_dump_json().encode()
+            replace_file(folder / _DESCRIPTION, folder / f"{_DESCRIPTION}.new", [content])
         except OSError as error:
             raise StorageError(f"the upload cannot be stored: {error.strerror}") from None
 

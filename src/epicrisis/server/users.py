@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import os
 import secrets
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from epicrisis.privacy.user_rights import USERS_FILE as USERS_FILE
 from epicrisis.privacy.user_rights import Role as Role
 from epicrisis.server.errors import AccessDenied, KeyRequired, UsersUnreadable
 from epicrisis.server.private_folder import make_private_folder
+from epicrisis.system.local_only import replace_file
 
 KEY_PREFIX = "epicrisis-"
 _KEY_BYTES = 32
@@ -219,12 +219,7 @@ class UserStore:
             make_private_folder(self.path.parent)
             with FileLock(f"{self.path}.lock", mode=0o600):
                 content = _USERS.dump_json(check_users(change(self.users())), indent=2)
-                new = self.path.with_suffix(".new")
-                with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                    file.write(content + b"\n")
-                    file.flush()
-                    os.fsync(file.fileno())
-                new.replace(self.path)
+                replace_file(self.path, self.path.with_suffix(".new"), [content, b"\n"])
         except OSError as error:
             raise StorageError(f"{self.path} cannot be written: {error.strerror}") from None
 

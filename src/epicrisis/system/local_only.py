@@ -15,7 +15,7 @@ import re
 import socket
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path, PurePath
@@ -247,6 +247,15 @@ def open_private(path: Path, flags: int) -> int:
             finally:
                 os.close(folder)
     return descriptor
+
+
+def replace_file(path: Path, new: Path, pieces: Iterable[bytes]) -> None:
+    """Write the pieces to the file `new` for its owner alone, then put it in the place of `path`. Raises OSError."""
+    with os.fdopen(open_private(new, os.O_WRONLY | os.O_TRUNC), "wb") as file:
+        file.writelines(pieces)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
 
 
 def restrict_to_owner(folder: Path) -> None:

@@ -19,7 +19,6 @@ rewrite.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -48,7 +47,7 @@ from epicrisis.privacy.record_access import SystemUser
 from epicrisis.server.shared_state.database import StateDatabase
 from epicrisis.server.state import open_state
 from epicrisis.server.users import USERS_FILE, UserStore
-from epicrisis.system.local_only import open_private
+from epicrisis.system.local_only import replace_file
 from epicrisis.system.remote_libraries import is_remote, show_library
 
 FOLDER = "forgetting"
@@ -232,12 +231,7 @@ def _make_plan(store: LibraryStore, library: Path, patients: tuple[str, ...]) ->
     shutil.rmtree(folder, ignore_errors=True)
     strings.save(folder / _STRINGS)
     plan = _Plan(patients=patients, documents=tuple(documents))
-    new = folder / f"{_PLAN}.new"
-    with os.fdopen(open_private(new, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
-        file.write(plan.model_dump_json())
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(folder / _PLAN)
+    replace_file(folder / _PLAN, folder / f"{_PLAN}.new", [plan.model_dump_json().encode()])
     return plan
 
 

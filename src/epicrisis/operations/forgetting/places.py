@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.core.errors import InputError, StorageError
-from epicrisis.library.record_removal import filter_lines, replace_file
+from epicrisis.library.record_removal import filter_lines
 from epicrisis.models.chat.cache import APPLICATION_ID, ReplyCache
 from epicrisis.operations.forgetting.file_scan import list_files, scan_file
 from epicrisis.operations.forgetting.patient_strings import PatientStrings
+from epicrisis.system.local_only import replace_file
 from epicrisis.system.remote_libraries import is_remote
 
 _LINES = frozenset((".jsonl", ".ndjson", ".log", ".txt"))

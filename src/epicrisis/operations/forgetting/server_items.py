@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.core.errors import InputError
-from epicrisis.library.record_removal import filter_lines, replace_file
+from epicrisis.library.record_removal import filter_lines
 from epicrisis.operations.forgetting.patient_strings import PatientStrings
 from epicrisis.operations.forgetting.places import PlaceRemoval
+from epicrisis.system.local_only import replace_file
 
 _REVIEW, _ITEMS, _VERDICTS = "review.json", "items.json", "verdicts.jsonl"
 _JOB = "job.json"

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from epicrisis.core.answers import Answer, Citation, Claim, Conflict, ConflictSide
+from epicrisis.core.answers import Answer, Citation, Claim, Usage
 from epicrisis.core.printable import count_noun, printable, split_printable_lines
 from epicrisis.core.references import name_document
 from epicrisis.core.types import Passage, SupportState
@@ -21,13 +21,14 @@ from epicrisis.report.answer_content import (
     EVIDENCE,
     MAX_MARKERS,
     AnswerContent,
+    AnswerSection,
     build_answer_content,
     describe_check,
     describe_choice,
     judge_support,
     label_support,
 )
-from epicrisis.report.computed_table import HEADING, ValueTable
+from epicrisis.report.computed_table import HEADING
 from epicrisis.report.shown_citation import show_citation
 from epicrisis.report.study_table import build_study_table, list_shown_citations
 from epicrisis.server.page.citation_cards import CitationView, excerpt_passage
@@ -42,12 +43,6 @@ _ALSO = "also searched"
 _LONGEST_OUTCOME = 8
 """Words of an outcome that a headline names."""
 _MARKER = re.compile(r"\[(\d{1,4})\]")
-_BASES = {
-    "parts": "The parts of the evidence chose different options.",
-    "sentences": "The quoted sentences point in different directions.",
-    "votes": "The votes of the model differ.",
-    "facts": "A note and structured entries of the record say different things.",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,57 +64,12 @@ class ClaimView:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SideView:
-    """One side of a disagreement."""
-
-    label: str
-    summary: str
-    is_answer: bool
-    citations: tuple[CitationView, ...]
-    sources: tuple[str, ...]
-    parts: str
-
-
-@dataclass(frozen=True, slots=True)
-class ConflictView:
-    """A disagreement of the evidence, with its sides next to each other."""
-
-    basis: str
-    rule: str
-    sides: tuple[SideView, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ComputedRowView:
-    """A row of the computed answer: its cells without the last one, and its citations."""
-
-    cells: tuple[str, ...]
-    citations: tuple[CitationView, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ComputedView:
-    """What was computed from structured entries."""
-
-    statement: str
-    lines: tuple[str, ...]
-    table: ValueTable | None
-    rows: tuple[ComputedRowView, ...]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerPageView:
     """Everything the page shows of an answer."""
 
-    id: str
-    href: str
-    question: str
-    options: tuple[str, ...]
-    head: str
-    state: str
-    strategy: str
-    is_evidence: bool
+    stored: StoredAnswer
+    content: AnswerContent
     verdict: tuple[ClaimView, ...]
     """The chosen option, the first claim, or the reason, line by line. Empty for sentences without a direction."""
     quote: CitationView | None
@@ -127,49 +77,67 @@ class AnswerPageView:
     basis: tuple[str, ...]
     """What the verdict rests on, in a line each."""
     claims: tuple[ClaimView, ...]
-    warnings: tuple[str, ...]
-    remarks: tuple[str, ...]
     gaps: tuple[str, ...]
     notes: tuple[str, ...]
-    citations: tuple[CitationView, ...]
+    by_number: Mapping[int, CitationView]
+    """The citations by their numbers."""
     studies: tuple[StudyView, ...]
-    sources_name: str
-    """`Studies`, `Notes` or `Sources`."""
     """The cited studies or notes, without citations that only the table of computed values has."""
     figures: StudyFigures
-    computed: ComputedView | None
-    conflicts: tuple[ConflictView, ...]
     map: EvidenceMap
     time_filter: tuple[str, ...]
     """What the time filter left out of the record and why. Empty without a patient."""
-    is_withheld: bool
-    patient: str
-    calls: int
-    tokens: int
-    settings: str
-    """The strategy and filters, which a follow-up question has too."""
-    previous: str = ""
-    """Address of the answer that this one follows."""
-    words: str = ""
-    """The follow-up question as it was typed."""
-    follow_up_notice: str = ""
-    """Why the words alone were asked, if they were."""
+
+    @property
+    def answer(self) -> Answer:
+        """The answer itself."""
+        return self.stored.answer
+
+    @property
+    def href(self) -> str:
+        """The address of its page."""
+        return f"/answers/{self.stored.id}"
+
+    @property
+    def is_evidence(self) -> bool:
+        """Whether the answer is the sentences alone."""
+        return self.answer.strategy == EVIDENCE
+
+    @property
+    def usage(self) -> Usage:
+        """The calls behind the answer, and the one that completed its question."""
+        follow_up = self.stored.follow_up
+        return self.answer.usage if follow_up is None else self.answer.usage + follow_up.usage
+
+    @property
+    def computed(self) -> AnswerSection | None:
+        """What was computed from structured entries, without the citations of its rows."""
+        sections = self.content.sections if self.answer.computed is not None else ()
+        return next((section for section in sections if section.heading == HEADING), None)
+
+    @property
+    def sources_name(self) -> str:
+        """What the cited documents are, for the heading above them."""
+        kinds = {sentence.is_note for study in self.studies for sentence in study.sentences}
+        return "Sources" if len(kinds) > 1 else "Notes" if True in kinds else "Studies"
+
+    @property
+    def settings(self) -> str:
+        """The strategy and filters, which a follow-up question has too."""
+        return ", ".join((self.answer.strategy, *(f"{name} {text}" for name, text in self.stored.settings.items())))
 
 
 def build_answer_view(stored: StoredAnswer) -> AnswerPageView:
     """Return the view of a stored answer."""
     answer = stored.answer
     content = build_answer_content(answer)
-    href = f"/answers/{stored.id}"
     passages = (*stored.passages, *list_ranked_passages(answer))
-    citations = tuple(_view_citation(answer, citation, href, passages) for citation in list_shown_citations(answer))
-    if len({citation.check for citation in citations if citation.is_verified}) > 1:
-        citations = tuple(replace(citation, badge=citation.check) for citation in citations)
-    else:
-        citations = tuple(
-            replace(citation, badge="" if citation.is_verified else citation.check) for citation in citations
-        )
-    by_number = {citation.number: citation for citation in citations}
+    citations = [_view_citation(stored, citation, passages) for citation in list_shown_citations(answer)]
+    is_mixed = len({citation.check for citation in citations if citation.is_verified}) > 1
+    by_number: dict[int, CitationView] = {}
+    for citation in citations:
+        badge = citation.check if is_mixed or not citation.is_verified else ""
+        by_number[citation.number] = replace(citation, badge=badge)
     studies = view_studies(build_study_table(answer, passages), by_number)
     verdict, claims = _view_claims(answer, content, by_number)
     basis: tuple[str, ...] = ()
@@ -184,77 +152,39 @@ def build_answer_view(stored: StoredAnswer) -> AnswerPageView:
     elif claims or verdict:
         verdict, claims, basis = _say_once(verdict, claims)
     sections = {section.heading: section.lines for section in content.sections}
-    options = tuple(describe_choice(answer, letter) for letter in answer.question.options)
     gaps = sections.get("Not found, left out or failed", ())
-    follow_up = stored.follow_up
-    usage = answer.usage if follow_up is None else answer.usage + follow_up.usage
     time_filter = list_time_messages(answer)
     searches = [line for line in gaps if line.startswith(_ALSO)]
     return AnswerPageView(
-        id=stored.id,
-        href=href,
-        question=content.question,
-        options=options,
-        head=content.head,
-        state=answer.state,
-        strategy=answer.strategy,
-        is_evidence=answer.strategy == EVIDENCE,
+        stored=stored,
+        content=content,
         verdict=verdict,
         quote=quote,
         basis=tuple(filter(None, basis)),
         claims=claims,
-        warnings=leave_out_commands(content.warnings),
-        remarks=leave_out_commands(content.remarks),
         gaps=leave_out_commands(line for line in gaps if line not in (*time_filter, *searches)),
-        time_filter=leave_out_commands(time_filter),
         notes=leave_out_commands((*searches, *sections.get("Notes", ()))),
-        citations=citations,
+        by_number=by_number,
         studies=studies,
-        sources_name=_name_sources(studies),
         figures=view_figures(studies),
-        computed=_view_computed(answer, content, by_number),
-        conflicts=tuple(_view_conflict(conflict, by_number) for conflict in answer.conflicts),
         map=build_evidence_map(answer),
-        is_withheld=answer.withheld is not None,
-        patient=printable(stored.patient or ""),
-        calls=usage.calls,
-        tokens=usage.prompt_tokens + usage.completion_tokens,
-        settings=printable(", ".join((answer.strategy, *(f"{name} {text}" for name, text in stored.settings.items())))),
-        previous="" if follow_up is None else f"/answers/{follow_up.previous}",
-        words="" if follow_up is None else printable(follow_up.words),
-        follow_up_notice="" if follow_up is None else printable(follow_up.notice),
+        time_filter=leave_out_commands(time_filter),
     )
 
 
-def _view_computed(
-    answer: Answer, content: AnswerContent, by_number: Mapping[int, CitationView]
-) -> ComputedView | None:
-    """Return the computed answer with a citation for each row, or None without one."""
-    section = next((section for section in content.sections if section.heading == HEADING), None)
-    if section is None or answer.computed is None:
-        return None
-    rows: list[ComputedRowView] = []
-    if section.table is not None:
-        # The last column has the places of the citations.
-        for cells, row in zip(section.table.rows, answer.computed.rows[-len(section.table.rows) :], strict=True):
-            cited = tuple(by_number[number] for number in row.citations if number in by_number)
-            rows.append(ComputedRowView(cells[:-1], cited))
-    return ComputedView(section.lead, section.lines, section.table, tuple(rows))
-
-
-def _view_citation(answer: Answer, citation: Citation, href: str, passages: Sequence[Passage]) -> CitationView:
-    support = judge_support(answer, citation.number)
+def _view_citation(stored: StoredAnswer, citation: Citation, passages: Sequence[Passage]) -> CitationView:
+    answer = stored.answer
     reference, shown = citation.reference, show_citation(citation)
     return CitationView(
         number=citation.number,
-        href=f"{href}/sources/{citation.number}",
+        href=f"/answers/{stored.id}/sources/{citation.number}",
         title=printable(name_document(citation.title, citation.document_id)),
         quotation=shown.quotation,
         reference=shown.reference,
         year=printable(reference.year),
         design=printable(reference.note_type or (reference.study.label if reference.study else "")),
         marks=shown.marks,
-        support=support,
+        support=judge_support(answer, citation.number),
         check="" if answer.strategy == EVIDENCE and citation.verified else describe_check(answer, citation),
         is_verified=citation.verified,
         place=shown.place,
@@ -329,12 +259,6 @@ def _capitalize(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}"
 
 
-def _name_sources(studies: Sequence[StudyView]) -> str:
-    """Return what the cited documents are, for the heading above them."""
-    kinds = {sentence.is_note for study in studies for sentence in study.sentences}
-    return "Sources" if len(kinds) > 1 else "Notes" if True in kinds else "Studies"
-
-
 def _count_sentences(answer: Answer, studies: Sequence[StudyView]) -> str:
     """Return how many sentences are shown, and that no chat model wrote them."""
     number = sum(len(study.sentences) for study in studies)
@@ -388,33 +312,3 @@ def _split_markers(text: str, by_number: Mapping[int, CitationView]) -> tuple[Te
     if position < len(text):
         runs.append(TextRun(text[position:]))
     return tuple(runs)
-
-
-def _view_conflict(conflict: Conflict, by_number: Mapping[int, CitationView]) -> ConflictView:
-    sides = tuple(_view_side(side, by_number) for side in conflict.sides)
-    return ConflictView(_BASES[conflict.basis], printable(conflict.rule), sides)
-
-
-def _view_side(side: ConflictSide, by_number: Mapping[int, CitationView]) -> SideView:
-    sources: list[str] = []
-    for source in side.sources:
-        design = f" ({source.study.label})" if source.study is not None else ""
-        retracted = "RETRACTED: " if source.is_retracted else ""
-        probably = "" if source.is_same_study_sure else "probably "
-        same = f": {probably}the same study as {source.same_study_as}" if source.same_study_as else ""
-        sources.append(printable(f"{retracted}{source.title or source.document_id}{design}{same}"))
-    return SideView(
-        label=printable(side.label),
-        summary=printable(side.summary),
-        is_answer=side.is_answer,
-        citations=tuple(by_number[number] for number in side.citations if number in by_number),
-        sources=tuple(sources),
-        parts=_describe_parts(side.partitions),
-    )
-
-
-def _describe_parts(partitions: Sequence[int]) -> str:
-    if not partitions:
-        return ""
-    numbers = ", ".join(str(partition + 1) for partition in partitions)
-    return f"part {numbers}" if len(partitions) == 1 else f"parts {numbers}"

@@ -14,6 +14,7 @@ from epicrisis.core.printable import printable, split_printable_lines
 from epicrisis.core.prompts import MARK_LABELS
 from epicrisis.core.references import Link, build_reference, find_document_study, name_document
 from epicrisis.core.types import CharacterSpan, Passage
+from epicrisis.corpus.pdf_pages import PageBoxes
 from epicrisis.server.white_space import fill_gap
 
 SHOWN_CHARACTERS = 40_000
@@ -38,31 +39,6 @@ class TextPiece:
     is_highlighted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class BoxView:
-    """A box on a page of a PDF file, in per cent of the page's width and height, such as `12.5%`."""
-
-    left: str
-    top: str
-    width: str
-    height: str
-
-
-@dataclass(frozen=True, slots=True)
-class SheetView:
-    """A page of a PDF file, with boxes around the highlighted words."""
-
-    number: int
-    """From 1, in the file. The number printed on the page may differ."""
-    href: str
-    """The address of its image."""
-    width: int
-    """In points. With the height it gives the shape of the image before it is loaded."""
-    height: int
-    boxes: tuple[BoxView, ...]
-    """Empty if the words could not be found on the page."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentView:
     """Everything the page shows of a document. All texts are printable."""
@@ -81,8 +57,10 @@ class DocumentView:
     title_is_highlighted: bool = False
     remarks: tuple[str, ...] = ()
     """What the reader should know of the shown text: parts left out, a highlight that is not there."""
-    sheets: tuple[SheetView, ...] = ()
+    sheets: tuple[PageBoxes, ...] = ()
     """The pages of a PDF file on which the highlight is, or all of them if `is_reading`."""
+    address: str = ""
+    """What the addresses of the images of its pages begin with."""
     is_reading: bool = False
     """Whether the pages are shown to read, without a place to mark."""
 

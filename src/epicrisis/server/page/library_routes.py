@@ -11,21 +11,15 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from epicrisis.core.printable import count_noun, printable
+from epicrisis.core.printable import count_noun
 from epicrisis.server.errors import NotFound
-from epicrisis.server.page.library_view import (
-    STUDY_TYPE_LABELS,
-    DocumentSearch,
-    view_check,
-    view_documents,
-    view_library,
-)
+from epicrisis.server.page.library_view import DocumentSearch, describe_documents, describe_library
 from epicrisis.server.page.live import frame
 from epicrisis.server.page.page_route import is_part
 from epicrisis.server.page.patient_routes import view_note
 from epicrisis.server.page.pdf_view import PdfViewer, find_file, send_image
 from epicrisis.server.page.question_form import describe_setup
-from epicrisis.server.page.rendering import html_response, render
+from epicrisis.server.page.rendering import find_document_address, html_response, render
 from epicrisis.server.page.sources import read_documents
 from epicrisis.server.page.upload_routes import build_upload_form
 from epicrisis.server.reading import ReadBody
@@ -60,8 +54,7 @@ def add_library_pages(router: APIRouter, shelves: Shelves, viewer: PdfViewer, up
         query = DocumentSearch.parse(await request.body())
         if is_part(request):
             page = await shelves.list_documents(name, caller, query.filter, query.offset)
-            listed = view_documents(name, page, query)
-            return html_response(render("library_documents", library=name, listed=listed, search=query))
+            return html_response(render("library_documents", **describe_documents(name, page, query)))
         return html_response(await show_library(shelves, uploads, name, caller, query))
 
     @router.get("/libraries/{name}/documents/{document_id:path}/pages/{page}.png")
@@ -75,8 +68,7 @@ def add_library_pages(router: APIRouter, shelves: Shelves, viewer: PdfViewer, up
         view = view_note(await reader.read_document(ReadBody(id=document_id, library=name), caller))
         library = await shelves.find(name, caller)
         passages = await read_documents(library, None, [document_id])
-        address = f"/libraries/{quote(name, safe='')}/documents/{quote(document_id, safe=':')}"
-        view = await viewer.add_all_pages(view, library, passages, address)
+        view = await viewer.add_all_pages(view, library, passages, find_document_address(name, document_id))
         template = "document" if is_part(request) else "document_page"
         return html_response(render(template, document=view, support="", unverified=(), back=""))
 
@@ -106,23 +98,18 @@ async def show_library(
     """Return the page of a library. Raises NotFound, AccessDenied and errors of the library."""
     library = await shelves.find(name, caller)
     contents = await shelves.read_contents(name, caller)
-    listed = None
+    contents = replace(contents, findings=tuple(map(shelves.resources.hide_paths, contents.findings)))
+    documents: dict[str, Any] = {"library": name, "listed": None}
     if not library.holds_patients:
         page = await shelves.list_documents(name, caller, search.filter, search.offset)
-        listed = view_documents(name, page, search)
-    check = await shelves.latest_check(name, caller)
-    hidden = replace(contents, findings=tuple(map(shelves.resources.hide_paths, contents.findings)))
+        documents = describe_documents(name, page, search)
     return render(
         "library",
-        name=printable(name),
-        library=name,
-        view=view_library(hidden, holds_patients=library.holds_patients),
+        **describe_library(contents, holds_patients=library.holds_patients),
+        **documents,
         setup=describe_setup(library, shelves.resources.sign_in_host),
         holds_patients=library.holds_patients,
-        listed=listed,
-        search=search,
-        study_types=STUDY_TYPE_LABELS,
-        check=None if check is None else view_check(check),
+        check=await shelves.latest_check(name, caller),
         may_maintain=may_maintain(caller),
         upload_form=build_upload_form(uploads, name, caller),
         page="libraries",
@@ -136,9 +123,7 @@ async def _stream_check(shelves: Shelves, name: str, caller: Caller) -> AsyncGen
         check = await shelves.latest_check(name, caller)
         if check is not None and check != last_check:
             last_check = check
-            yield frame(
-                render("library_check", check=view_check(check), library=name, may_maintain=may_maintain(caller))
-            )
+            yield frame(render("library_check", check=check, library=name, may_maintain=may_maintain(caller)))
         if check is None or not check.is_running:
             return
         await asyncio.sleep(_POLL_SECONDS)

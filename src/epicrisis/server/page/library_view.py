@@ -5,10 +5,10 @@ All texts are printable; the templates escape them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
-from urllib.parse import parse_qsl, quote
+from typing import Annotated, Any
+from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -20,12 +20,11 @@ from epicrisis.core.study_types import STUDY_TYPES, StudyType
 from epicrisis.library.document_list import (
     PAGE_DOCUMENTS,
     SCANNED_DOCUMENTS,
-    DocumentCounts,
     DocumentEntry,
     DocumentFilter,
     DocumentPage,
 )
-from epicrisis.server.shelves import LibraryCheck, ShelfContents
+from epicrisis.server.shelves import ShelfContents
 
 STUDY_TYPE_LABELS: Mapping[StudyType, str] = {row.type: row.label for row in STUDY_TYPES}
 MAX_FILES = 20
@@ -108,101 +107,40 @@ class YearChart:
     bar_width: int = _BAR
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentRowView:
-    """A document in the list."""
+def describe_library(contents: ShelfContents, *, holds_patients: bool) -> dict[str, Any]:
+    """Return what the page shows of a library except its documents.
 
-    href: str
-    title: str
-    authors: str
-    journal: str
-    year: str
-    study: str
-    marks: str
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentListView:
-    """A page of the list of documents."""
-
-    rows: tuple[DocumentRowView, ...]
-    summary: str
-    page: int
-    has_previous: bool
-    has_next: bool
-
-
-@dataclass(frozen=True, slots=True)
-class TypeBar:
-    """A study type with its documents."""
-
-    label: str
-    documents: int
-    width: int
-    """Of its bar, 0 to 100."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LibraryView:
-    """Everything the page shows of a library except its documents."""
-
-    summary: str
-    """How much it holds, and from when."""
-    facts: tuple[tuple[str, str], ...]
-    chart: YearChart | None
-    undated: int
-    types: tuple[TypeBar, ...]
-    types_remark: str
-    findings: tuple[str, ...]
-    praise: str
-    """The sentence in place of findings."""
-    files: tuple[tuple[str, str, str], ...]
-    """Name, size and date of the newest files that were added completely."""
-    more_files: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckView:
-    """A complete check of a library."""
-
-    is_running: bool
-    started: str
-    progress: str
-    share: int
-    """Of the passages read, 0 to 100."""
-    failure: str
-    problems: tuple[str, ...]
-    notices: tuple[str, ...]
-
-
-def view_library(contents: ShelfContents, *, holds_patients: bool) -> LibraryView:
-    """Return the view of a library. One with notes shows no names of files, which may name patients."""
+    One with notes shows no names of files, which may name patients.
+    """
     info, counts = contents.info, contents.counts
-    manifest = info.manifest
+    files = [] if holds_patients else sorted(info.sources, key=lambda file: file.added, reverse=True)
+    return {
+        "summary": _summarize(contents, holds_patients=holds_patients),
+        "facts": _list_facts(contents),
+        "chart": build_year_chart(counts.years),
+        "counts": counts,
+        "type_labels": STUDY_TYPE_LABELS,
+        "findings": contents.findings,
+        "praise": _ON_SERVER if contents.free_bytes is None else _SOUND,
+        "files": [(file.name, format_bytes(file.bytes), file.added[:10]) for file in files[:MAX_FILES]],
+        "more_files": max(0, len(files) - MAX_FILES),
+    }
+
+
+def _list_facts(contents: ShelfContents) -> list[tuple[str, str]]:
+    """Return size, search and versions of a library, as name and value."""
+    info, manifest = contents.info, contents.info.manifest
     facts = [("Documents", f"{info.documents:,}"), ("Passages", f"{info.passages:,}")]
     facts.append(("Size on disk", format_bytes(sum(info.bytes_on_disk.values()))))
     if contents.free_bytes is not None:
         facts.append(("Free on the disk", format_bytes(contents.free_bytes)))
-    facts += [
+    software = ", ".join(f"{name} {version}" for name, version in manifest.software.items())
+    return [
+        *facts,
         ("Search", _describe_search(contents)),
         ("Encoder", f"{manifest.encoder_name}, {manifest.dimensions} dimensions"),
-        ("Created", f"{manifest.created[:10]} by {', '.join(f'{name} {v}' for name, v in manifest.software.items())}"),
+        ("Created", f"{manifest.created[:10]} by {software}"),
     ]
-    files = [] if holds_patients else sorted(info.sources, key=lambda file: file.added, reverse=True)
-    rows = [(printable(file.name), format_bytes(file.bytes), file.added[:10]) for file in files[:MAX_FILES]]
-    bars, remark = view_study_types(counts)
-    return LibraryView(
-        summary=_summarize(contents, holds_patients=holds_patients),
-        facts=tuple((name, printable(value)) for name, value in facts),
-        chart=build_year_chart(counts.years),
-        undated=counts.undated,
-        types=bars,
-        types_remark=remark,
-        findings=tuple(map(view_finding, contents.findings)),
-        praise=_ON_SERVER if contents.free_bytes is None else _SOUND,
-        files=tuple(rows),
-        more_files=max(0, len(files) - MAX_FILES),
-    )
 
 
 def _summarize(contents: ShelfContents, *, holds_patients: bool) -> str:
@@ -218,12 +156,6 @@ def _summarize(contents: ShelfContents, *, holds_patients: bool) -> str:
     return " · ".join(parts)
 
 
-def view_finding(sentence: str) -> str:
-    """Return a finding as a sentence."""
-    text = printable(sentence)
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
-
-
 def _describe_search(contents: ShelfContents) -> str:
     index = contents.info.index
     if index is None:
@@ -231,19 +163,6 @@ def _describe_search(contents: ShelfContents) -> str:
     if contents.info.exact:
         return "exact, because the index is not good enough"
     return f"by an index that finds {index.recall:.3f} of the nearest 16 passages"
-
-
-def view_study_types(counts: DocumentCounts) -> tuple[tuple[TypeBar, ...], str]:
-    """Return the study types as bars, and a sentence on what was not counted."""
-    most = max(counts.study_types.values(), default=0)
-    bars: list[TypeBar] = []
-    for name, documents in counts.study_types.items():
-        bars.append(TypeBar(STUDY_TYPE_LABELS[name], documents, max(1, round(100 * documents / most))))
-    remark = f"{counts.unknown_types:,} of {count_noun(counts.counted_types, 'document')} state no type in their title "
-    remark += "or terms."
-    if counts.counted_types < counts.documents:
-        remark += f" Only the first {counts.counted_types:,} documents were looked at."
-    return tuple(bars), remark
 
 
 def build_year_chart(years: Mapping[int, int]) -> YearChart | None:
@@ -270,54 +189,29 @@ def build_year_chart(years: Mapping[int, int]) -> YearChart | None:
     )
 
 
-def view_documents(name: str, page: DocumentPage, search: DocumentSearch) -> DocumentListView:
-    """Return a page of the list of documents of a library."""
-    rows = tuple(_view_row(name, entry) for entry in page.documents)
-    first, last = search.offset + 1, search.offset + len(rows)
+def describe_documents(name: str, page: DocumentPage, search: DocumentSearch) -> dict[str, Any]:
+    """Return what a page of the list of documents of a library shows."""
+    last = search.offset + len(page.documents)
     total = f"{page.matches:,}" if page.is_complete else f"more than {page.matches:,}"
-    if not rows:
+    if page.documents:
+        summary = f"Documents {search.offset + 1:,} to {last:,} of {total}."
+    else:
         summary = "No document meets these conditions." if search.page == 1 else "There is no such page."
         if not page.is_complete:
             summary += f" Only {SCANNED_DOCUMENTS:,} documents were looked at: add words or years to the search."
-    else:
-        summary = f"Documents {first:,} to {last:,} of {total}."
-    has_next = page.matches > last
-    return DocumentListView(rows, summary, search.page, search.page > 1, has_next)
+    rows = [_describe_document(entry) for entry in page.documents]
+    return {"library": name, "search": search, "listed": rows, "found": summary, "has_next": page.matches > last}
 
 
-def _view_row(name: str, entry: DocumentEntry) -> DocumentRowView:
+def _describe_document(entry: DocumentEntry) -> tuple[str, str, str, list[str]]:
+    """Return id, title and marks of a document, and further facts on it."""
     passage = entry.to_passage()
     reference = build_reference(passage)
     authors = ", ".join(reference.authors[:3]) + (" et al." if len(reference.authors) > 3 else "")
-    return DocumentRowView(
-        href=f"/libraries/{quote(name, safe='')}/documents/{quote(entry.id, safe=':')}",
-        title=printable(name_document(entry.title, entry.id)),
-        authors=printable(authors),
-        journal=printable(reference.journal or entry.source),
-        year=printable(reference.year),
-        study=reference.study.name if reference.study else "",
-        marks=", ".join(MARK_LABELS[mark] for mark in passage.marks),
-    )
-
-
-def view_check(check: LibraryCheck) -> CheckView:
-    """Return the view of a complete check."""
-    report = check.report
-    share = round(100 * check.done / check.passages) if check.passages else 0
-    progress = f"{check.done:,} of {check.passages:,} passages read" if check.passages else "starting"
-    return CheckView(
-        is_running=check.is_running,
-        started=check.started.replace("T", " ").removesuffix("+00:00") + " UTC",
-        progress=progress,
-        share=share,
-        failure=printable(check.failure or ""),
-        problems=() if report is None else _view_findings(report.problems),
-        notices=() if report is None else _view_findings(report.notices),
-    )
-
-
-def _view_findings(sentences: Sequence[str]) -> tuple[str, ...]:
-    return tuple(map(view_finding, sentences))
+    study = reference.study.name if reference.study else ""
+    facts = [authors, reference.journal or entry.source, reference.year, study]
+    marks = ", ".join(MARK_LABELS[mark] for mark in passage.marks)
+    return entry.id, name_document(entry.title, entry.id), marks, list(filter(None, facts))
 
 
 def format_bytes(size: int) -> str:

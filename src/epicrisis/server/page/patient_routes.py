@@ -6,12 +6,9 @@ checked and written to the access log by `LibraryReader`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from epicrisis.core.printable import count_noun, printable
 from epicrisis.core.types import Passage
 from epicrisis.library.patients import PatientRecord
 from epicrisis.server.errors import NotFound
@@ -31,28 +28,16 @@ from epicrisis.server.reading import DocumentText, LibraryReader, PatientBody
 from epicrisis.server.users import Caller, CurrentCaller
 
 
-@dataclass(frozen=True, slots=True)
-class PatientRow:
-    """A patient in the list."""
-
-    id: str
-    label: str
-    summary: str
-    days: str
-    """The first and the last day with a note, or empty."""
-
-
 def add_patient_pages(router: APIRouter, pages: AnswerPages) -> None:
     """Add the list of patients, the timeline of a record, alone and for an answer, and the reader of notes."""
     reader = pages.reader
 
     @router.get("/patients")
     async def patients(caller: CurrentCaller) -> Response:
-        libraries: list[tuple[str, list[PatientRow]]] = []
+        libraries: list[tuple[str, tuple[PatientRecord, ...]]] = []
         for library in reader.resources.libraries.values():
             if library.holds_patients:
-                records = await reader.list_patients(library.name, caller)
-                libraries.append((library.name, list(map(view_patient, records))))
+                libraries.append((library.name, await reader.list_patients(library.name, caller)))
         return html_response(render("patients", libraries=libraries, page="patients"))
 
     @router.post("/patients/record")
@@ -93,23 +78,10 @@ async def show_record(
         record=record,
         reason=body.break_glass or "",
         answer=None if stored is None else f"/answers/{stored.id}",
-        question="" if stored is None else printable(stored.answer.question.text),
+        question="" if stored is None else stored.answer.question.text,
         messages=() if stored is None else list_time_messages(stored.answer),
         narrowing="none" if stored is None else stored.answer.narrowing,
         page="patients",
-    )
-
-
-def view_patient(record: PatientRecord) -> PatientRow:
-    """Return a patient as a row of the list."""
-    label = printable(f"{record.name} ({record.id})" if record.name else record.id)
-    first, last = (record.first or "")[:10], (record.last or "")[:10]
-    days = f"{first} to {last}" if last and last != first else first
-    return PatientRow(
-        record.id,
-        label,
-        printable(f"{count_noun(record.notes, 'note')}, {count_noun(record.encounters, 'hospital stay')}"),
-        printable(days),
     )
 
 

@@ -25,10 +25,10 @@ from starlette.responses import Response
 from epicrisis.core.references import list_page_starts
 from epicrisis.core.types import Origin, Passage
 from epicrisis.corpus import sandbox
-from epicrisis.corpus.pdf_pages import PageBoxes, PageWords, fold_letters
+from epicrisis.corpus.pdf_pages import PageWords, fold_letters
 from epicrisis.library.checked_store import CheckedStore
 from epicrisis.server.errors import NotFound, ServerBusy
-from epicrisis.server.page.document_view import BoxView, DocumentView, Highlight, SheetView, read_span
+from epicrisis.server.page.document_view import DocumentView, Highlight, read_span
 from epicrisis.server.reading import offload
 from epicrisis.server.resources import OpenLibrary
 
@@ -87,8 +87,7 @@ class PdfViewer:
             pages = await self._run(sandbox.find_words, Path(origin.path), origin.sha256, places[:MAX_SHEETS])
         except (ValueError, NotFound, ServerBusy) as error:
             return view.with_remark(f"The page of the PDF is not shown: {error}. Its text is below.")
-        sheets = tuple(_view_sheet(page, address) for page in pages)
-        view = replace(view, sheets=sheets)
+        view = replace(view, sheets=pages, address=address)
         if len(places) > MAX_SHEETS:
             view = view.with_remark(f"The place goes on for {len(places) - MAX_SHEETS} more pages, not shown here.")
         return view
@@ -110,7 +109,7 @@ class PdfViewer:
             pages = await self._run(sandbox.find_words, Path(origin.path), origin.sha256, blank)
         except (ValueError, NotFound, ServerBusy) as error:
             return view.with_remark(f"The pages of the PDF are not shown: {error}. The text is below.")
-        view = replace(view, sheets=tuple(_view_sheet(page, address) for page in pages), is_reading=True)
+        view = replace(view, sheets=pages, address=address, is_reading=True)
         if last > MAX_PAGES:
             view = view.with_remark(f"The file has {last - MAX_PAGES:,} more pages. Their text is below.")
         return view
@@ -189,11 +188,3 @@ def list_places(passages: Sequence[Passage], highlight: Highlight) -> list[PageW
         if words.strip():
             places.append(PageWords(page, words, len(fold_letters(before))))
     return places
-
-
-def _view_sheet(page: PageBoxes, address: str) -> SheetView:
-    boxes: list[BoxView] = []
-    for box in page.boxes:
-        boxes.append(BoxView(*(f"{100 * share:.3f}%" for share in (box.left, box.top, box.width, box.height))))
-    width, height = max(1, round(page.width)), max(1, round(page.height))
-    return SheetView(page.page, f"{address}/pages/{page.page}.png", width, height, tuple(boxes))

@@ -27,6 +27,16 @@ def leave_out_command(text: str) -> str:
     return kept if not kept or kept.endswith((".", "!", "?", ")")) or not text.endswith(".") else f"{kept}."
 
 
+def make_sentence(text: str) -> str:
+    """Return a text as a sentence, with a capital and a full stop."""
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
+
+
+def format_moment(time: str) -> str:
+    """Return a moment for readers. It is given as ISO 8601 in UTC."""
+    return f"{time.replace('T', ' ').removesuffix('+00:00')} UTC"
+
+
 def leave_out_commands(lines: Iterable[str]) -> tuple[str, ...]:
     """Return the lines without what is for the command line. Lines of nothing else are gone."""
     return tuple(filter(None, map(leave_out_command, lines)))

@@ -7,12 +7,20 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import quote
 
 from starlette.responses import HTMLResponse
 
+from epicrisis.core.printable import count_noun, format_seconds
+from epicrisis.core.references import name_document
 from epicrisis.report.templates import build_environment
 from epicrisis.server.page.evidence_map import STATEMENT_LABELS
-from epicrisis.server.page.plain_words import leave_out_command
+from epicrisis.server.page.plain_words import (
+    format_moment,
+    leave_out_command,
+    leave_out_commands,
+    make_sentence,
+)
 from epicrisis.server.page.static_files import static_address
 from epicrisis.server.users import LOCAL, Caller
 
@@ -64,7 +72,14 @@ def _environment() -> Environment:
     environment.globals["static"] = static_address
     environment.globals["statements"] = STATEMENT_LABELS
     environment.globals["page"] = ""
+    environment.globals["name_document"] = name_document
+    environment.globals["document_address"] = find_document_address
+    environment.filters["sentence"] = make_sentence
+    environment.filters["moment"] = format_moment
+    environment.filters["count"] = count_noun
+    environment.filters["seconds"] = format_seconds
     environment.filters["plain"] = leave_out_command
+    environment.filters["plain_lines"] = leave_out_commands
     environment.globals["account"] = find_account
     environment.globals["menu"] = list_menu
     return environment
@@ -85,6 +100,11 @@ def list_menu() -> tuple[MenuItem, ...]:
     """Return the pages that the menu names."""
     menu = MENU.get()
     return ALWAYS if menu is None else menu.list_items()
+
+
+def find_document_address(library: str, document_id: str) -> str:
+    """Return the address of a document of literature in its library."""
+    return f"/libraries/{quote(library, safe='')}/documents/{quote(document_id, safe=':')}"
 
 
 def html_response(text: str, status: int = 200) -> HTMLResponse:
