@@ -20,6 +20,7 @@ from epicrisis.library.postgresql import rewriting
 from epicrisis.operations.forgetting.forgetting import FOLDER, Places, forget_patients
 from epicrisis.privacy.access_log import NAME, AccessLog
 from epicrisis.server.job_models import JobBody, JobFile, JobQuestion
+from epicrisis.server.page.stored_answers import StoredAnswer
 from epicrisis.server.runs.reviews import ReviewStore, ReviewVerdict
 from epicrisis.server.sessions import Sessions
 from epicrisis.server.shared_state.items import ItemTable
@@ -226,7 +227,7 @@ def fill_state(database: LibraryDatabase) -> None:
     for id_, patient in (("1", FORGOTTEN[0]), ("2", KEPT)):
         sessions.start(Caller(name="otto", role="patient-reader", patients=frozenset({patient}), id=f"owner:{id_}"))
     for patient in PATIENTS[:5]:
-        answers.add(answer(patient), (), library="ward", owner="maria")
+        answers.add(StoredAnswer(answer=answer(patient), library="ward", owner="maria"))
     questions = [JobQuestion(question=write_text(patient)[:50], patient=patient) for patient in PATIENTS[:5]]
     job = JobFile(id="job1", owner="maria", created="2026", body=JobBody(questions=tuple(questions)))
     jobs.add(job)

@@ -17,7 +17,7 @@ from epicrisis.core.types import Question
 from epicrisis.privacy.access_log import build_entry
 from epicrisis.server.errors import NotFound, StateUnavailable, StateUncertain
 from epicrisis.server.job_models import JobBody, JobFile, JobTaken
-from epicrisis.server.page.stored_answers import AnswerStore
+from epicrisis.server.page.stored_answers import AnswerStore, StoredAnswer
 from epicrisis.server.runs.reviews import ReviewStore, ReviewVerdict
 from epicrisis.server.sessions import Sessions
 from epicrisis.server.shared_state import access_log, jobs
@@ -67,10 +67,10 @@ def two(database: LibraryDatabase) -> Iterator[tuple[StateDatabase, StateDatabas
 
 def test_answers_are_found_by_their_owner_alone_and_have_an_end(two: tuple[StateDatabase, StateDatabase]) -> None:
     first, second = (AnswerStore(keep=3, database=database) for database in two)
-    other = first.add(ANSWER, (), library="lib", owner="otto").id
+    other = first.add(StoredAnswer(answer=ANSWER, library="lib", owner="otto")).id
     ids = []
     for _ in range(5):
-        ids.append(first.add(ANSWER, (), library="lib", owner="maria").id)
+        ids.append(first.add(StoredAnswer(answer=ANSWER, library="lib", owner="maria")).id)
     assert [second.find(id_, "maria") is not None for id_ in ids] == [False, False, True, True, True]
     assert {second.find_removal(id_, "maria").reason for id_ in ids[:2]} == {"number"}  # type: ignore[union-attr]
     assert second.find(ids[4], "otto") is None

@@ -35,7 +35,7 @@ def test_new_fact_is_printed_everywhere(monkeypatch: pytest.MonkeyPatch) -> None
     assert "Funding: public" in to_html(content)
     assert mcp_results._build_citation(ANSWER, ANSWER.citations[0]).facts["Funding"] == "public"
     assert "Funding: public" in openai_reply._describe_citation(ANSWER.citations[0], "http://page", "")
-    stored = StoredAnswer("1", ANSWER, passages=(), library="library", owner="owner", at=0.0)
+    stored = StoredAnswer(id="1", answer=ANSWER, passages=(), library="library", owner="owner", at=0.0)
     assert ("Funding", "public") in answer_view.build_answer_view(stored).by_number[ANSWER.citations[0].number].facts
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from epicrisis.core.errors import SettingsError
 from epicrisis.server.errors import NoRole
+from epicrisis.server.identity_provider import read_caller
 from epicrisis.server.identity_provider_settings import (
     PROVIDER_FILE,
     SECRET_VARIABLE,
@@ -17,7 +18,6 @@ from epicrisis.server.identity_provider_settings import (
     read_client_secret,
     read_provider_settings,
 )
-from epicrisis.server.provider_claims import read_caller
 
 RIGHT = {
     "issuer": "https://login.hospital.example/realms/clinic",

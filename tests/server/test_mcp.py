@@ -19,7 +19,7 @@ from mcp_types import CallToolResult
 from epicrisis.core.errors import EndpointUnreachable, InputError
 from epicrisis.privacy.access_log import AccessLog
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.mcp_results import document_uri, passage_uri
+from epicrisis.server.mcp_results import passage_uri
 from epicrisis.server.mcp_server import create_mcp_server, find_patients
 from epicrisis.server.questions import Questions
 from epicrisis.server.reading import LibraryReader
@@ -136,7 +136,7 @@ def test_evidence_returns_sentences_without_calling_a_model(tmp_path: Path) -> N
 def test_document_resource_returns_whole_text_fenced(tmp_path: Path) -> None:
     async def run() -> str:
         async with assistant(open_library(tmp_path / "lib")) as client:
-            resource = await client.read_resource(document_uri("paper:1"))
+            resource = await client.read_resource(passage_uri("paper:1").replace("passages/", "documents/"))
             return str(resource.contents[0].text)
 
     text = asyncio.run(run())
@@ -212,7 +212,14 @@ def test_failed_model_is_tool_error_without_server_paths(tmp_path: Path) -> None
     assert str(tmp_path) not in text_of(result)
 
 
-@pytest.mark.parametrize("uri", [passage_uri("paper:9#0"), document_uri("paper:9"), passage_uri("../../etc/passwd")])
+@pytest.mark.parametrize(
+    "uri",
+    [
+        passage_uri("paper:9#0"),
+        passage_uri("paper:9").replace("passages/", "documents/"),
+        passage_uri("../../etc/passwd"),
+    ],
+)
 def test_unknown_resource_is_refused(tmp_path: Path, uri: str) -> None:
     async def run() -> None:
         async with assistant(open_library(tmp_path / "lib")) as client:
@@ -313,7 +320,7 @@ def test_record_resources_are_read_in_the_scope_of_their_patient(tmp_path: Path)
                 passage_uri(note),
                 passage_uri(other, PATIENTS[0]),
                 passage_uri(other, PATIENTS[1]),
-                document_uri(other.partition("#")[0], PATIENTS[0]),
+                passage_uri(other.partition("#")[0], PATIENTS[0]).replace("passages/", "documents/"),
             ):
                 with pytest.raises(MCPError):
                     await client.read_resource(uri)

@@ -20,7 +20,7 @@ from epicrisis.core.types import Question
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.page.exports import FORMATS
 from epicrisis.server.page.static_files import MANIFEST, NAMES, read_static_files
-from epicrisis.server.page.stored_answers import AnswerStore
+from epicrisis.server.page.stored_answers import AnswerStore, StoredAnswer
 from epicrisis.server.users import USERS_FILE, UserStore
 from tests.support.pages import Page, ask, demo_documents, open_page, quoting_model
 from tests.support.servers import connect, open_library, open_resources
@@ -343,7 +343,7 @@ def test_stored_answer_is_private_and_survives_a_restart(tmp_path: Path) -> None
         choice="A",
         distribution={"A": 0.5},
     )
-    stored = AnswerStore(tmp_path).add(answer, (), library="lib", owner="ann")
+    stored = AnswerStore(tmp_path).add(StoredAnswer(answer=answer, library="lib", owner="ann"))
     (path,) = tmp_path.glob("*/*.json")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert AnswerStore(tmp_path).find(stored.id, "ann") == stored

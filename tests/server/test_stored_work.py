@@ -23,7 +23,7 @@ from epicrisis.core.types import Question
 from epicrisis.pipeline.recording.runner import RecordStore
 from epicrisis.server import answer_files, job_folder, jobs
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.page.stored_answers import ANSWERS_FOLDER, AnswerStore
+from epicrisis.server.page.stored_answers import ANSWERS_FOLDER, AnswerStore, StoredAnswer
 from epicrisis.server.streaming import EventStream
 from epicrisis.server.users import USERS_FILE, UserStore
 from tests.server.test_jobs import QUESTIONS, StallingModel, make_app, wait_until_ended
@@ -191,7 +191,7 @@ def test_job_that_starts_while_jobs_are_counted_counts(tmp_path: Path, monkeypat
 
 
 def test_answer_deleted_during_read_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stored = AnswerStore(tmp_path / ANSWERS_FOLDER).add(ANSWER, (), library="lib", owner="maria")
+    stored = AnswerStore(tmp_path / ANSWERS_FOLDER).add(StoredAnswer(answer=ANSWER, library="lib", owner="maria"))
     answers = AnswerStore(tmp_path / ANSWERS_FOLDER)
     reading, read = threading.Event(), Path.read_bytes
 
@@ -220,7 +220,7 @@ def test_answer_about_patient_of_library_that_is_not_served_is_not_found(tmp_pat
     answer = replace(ANSWER, patient=ANNA)
     nurse = UserStore(ward.folder / USERS_FILE).find(ward.keys["nurse"])
     assert nurse is not None
-    stored = AnswerStore(folder).add(answer, (), library="closed", owner=nurse.owner)
+    stored = AnswerStore(folder).add(StoredAnswer(answer=answer, library="closed", owner=nurse.owner))
 
     async def run() -> int:
         async with connect(ward.app, headers={"authorization": f"Bearer {ward.keys['nurse']}"}) as client:
@@ -256,12 +256,12 @@ def test_answer_on_full_disk_is_a_storage_error(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(answer_files, "open_private", fail)
     with pytest.raises(StorageError, match="No space left"):
-        AnswerStore(tmp_path / ANSWERS_FOLDER).add(ANSWER, (), library="lib")
+        AnswerStore(tmp_path / ANSWERS_FOLDER).add(StoredAnswer(answer=ANSWER, library="lib"))
 
 
 def test_new_folder_of_answers_is_private(tmp_path: Path) -> None:
     folder = tmp_path / "server" / ANSWERS_FOLDER
-    stored = AnswerStore(folder).add(ANSWER, (), library="lib")
+    stored = AnswerStore(folder).add(StoredAnswer(answer=ANSWER, library="lib"))
     assert folder.stat().st_mode & 0o777 == 0o700
     (path,) = folder.glob(f"*/{stored.id}.json")
     assert path.parent.stat().st_mode & 0o777 == 0o700
@@ -270,7 +270,7 @@ def test_new_folder_of_answers_is_private(tmp_path: Path) -> None:
 
 def test_answer_that_reads_no_library_belongs_to_patient_of_its_question(tmp_path: Path) -> None:
     answer = replace(ANSWER, question=replace(ANSWER.question, patient=ANNA))
-    stored = AnswerStore(tmp_path / ANSWERS_FOLDER).add(answer, (), library="lib", owner="maria")
+    stored = AnswerStore(tmp_path / ANSWERS_FOLDER).add(StoredAnswer(answer=answer, library="lib", owner="maria"))
     assert stored.answer.patient is None
     assert stored.patient == ANNA
 
@@ -327,7 +327,7 @@ def make_old(store: AnswerStore, owner: str, days: float, monkeypatch: pytest.Mo
     now = time.time()
     with monkeypatch.context() as patch:
         patch.setattr("epicrisis.server.page.stored_answers.time.time", lambda: now - days * 86_400)
-        stored = store.add(ANSWER, (), library="lib", owner=owner)
+        stored = store.add(StoredAnswer(answer=ANSWER, library="lib", owner=owner))
     for path in store._files._folder.glob(f"**/{stored.id}.json"):  # type: ignore[union-attr]
         age(path, days)
     return stored.id
@@ -368,10 +368,10 @@ def test_answer_in_memory_expires_too(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_oldest_answers_of_user_beyond_limit_are_removed_with_note(tmp_path: Path) -> None:
     store = AnswerStore(tmp_path, keep=3)
-    other = store.add(ANSWER, (), library="lib", owner="otto").id
+    other = store.add(StoredAnswer(answer=ANSWER, library="lib", owner="otto")).id
     ids = []
     for number in range(5):
-        ids.append(store.add(ANSWER, (), library="lib", owner="maria").id)
+        ids.append(store.add(StoredAnswer(answer=ANSWER, library="lib", owner="maria")).id)
         for path in tmp_path.glob(f"*/{ids[-1]}.json"):
             age(path, 5 - number)
     assert [store.find(id_, "maria") is not None for id_ in ids] == [False, False, True, True, True]

@@ -27,7 +27,7 @@ from epicrisis.library.document_list import DocumentFilter, list_documents
 from epicrisis.library.library import LibraryStore
 from epicrisis.server import import_process
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.import_messages import ReceivedFile
+from epicrisis.server.import_process import ReceivedFile
 from epicrisis.server.upload_reception import UploadLimits, clean_name
 from epicrisis.server.uploads import UploadFile, Uploads, UploadState
 from epicrisis.server.users import USERS_FILE, UserStore

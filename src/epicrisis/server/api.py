@@ -16,7 +16,7 @@ from epicrisis.core.types import ReferenceFormat
 from epicrisis.report.citation_styles import check_reference_format, write_references
 from epicrisis.server.errors import describe_failure, send_problem
 from epicrisis.server.questions import QuestionBody, Questions
-from epicrisis.server.streaming import EventStream, keep_alive, stream_events, wait_for_answer
+from epicrisis.server.streaming import EventStream, keep_alive, run_while_connected, stream_events
 from epicrisis.server.users import CurrentCaller
 
 PREFIX = "/api/v1"
@@ -79,7 +79,7 @@ def make_question_routes(questions: Questions) -> APIRouter:
             place = questions.take_place(caller)
             events = questions.events(inquiry, place=place)
             return EventStream(keep_alive(stream_events(events, hide, body.references)), on_end=place.release)
-        answer = await wait_for_answer(questions.events(inquiry), request)
+        answer = await run_while_connected(questions.answer(inquiry), request.receive)
         data = to_json(answer)
         if not body.trace:
             data.pop("trace")

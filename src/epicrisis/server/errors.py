@@ -334,13 +334,17 @@ def _describe_unreadable() -> Problem:
     return Problem(status.title, status.code, BodyRefused.__name__, "the body is not valid JSON", status.cure)
 
 
-def send_problem(problem: Problem, **members: Any) -> JSONResponse:
-    """Return the response of a problem. `members` are further members of its body."""
+def list_headers(problem: Problem) -> dict[str, str]:
+    """Return the headers of the response of a problem in any form."""
     headers = {"Cache-Control": "no-store"}
     if problem.retry_after is not None:
         headers["Retry-After"] = str(problem.retry_after)
     if problem.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    return JSONResponse(
-        {**problem.to_json(), **members}, status_code=problem.status, headers=headers, media_type=MEDIA_TYPE
-    )
+    return headers
+
+
+def send_problem(problem: Problem, **members: Any) -> JSONResponse:
+    """Return the response of a problem. `members` are further members of its body."""
+    body = {**problem.to_json(), **members}
+    return JSONResponse(body, problem.status, headers=list_headers(problem), media_type=MEDIA_TYPE)

@@ -75,7 +75,7 @@ _UPLOAD_PATH = re.compile(r"/api/v1/libraries/[^/]+/documents|/libraries/[^/]+/u
 class GuardOptions:
     """What requests may be."""
 
-    hosts: frozenset[str] = frozenset({"127.0.0.1", "localhost", "[::1]"})
+    hosts: frozenset[str] = LOOPBACK
     """Names, without port, under which the server may be addressed."""
     max_body_bytes: int = MAX_BODY_BYTES
     body_seconds: float = BODY_SECONDS
@@ -152,7 +152,8 @@ class RequestGuard:
             scope["epicrisis.caller"] = caller
             if caller is not None:
                 self._requests.check(caller.owner, caller.requests_per_minute)
-            receive = await self._prepare_body(scope, headers, receive)
+            is_file = self._options.upload_bytes and is_upload(scope, headers)
+            receive = self._limit_upload(headers, receive) if is_file else await self._read_body(headers, receive)
             await self._app(scope, receive, send_guarded)
         except KeyRequired as error:
             is_page = asks_for_page(scope, headers)
@@ -210,18 +211,12 @@ class RequestGuard:
                 return await self._users.renew(caller)
         return None
 
-    async def _prepare_body(self, scope: Scope, headers: Headers, receive: Receive) -> Receive:
-        """Return a `receive` with the whole body, or with limits for an upload. Raises BodyTooLarge and BodyTooSlow."""
-        if self._options.upload_bytes and is_upload(scope, headers):
-            return self._limit_upload(headers, receive)
-        return await self._read_body(headers, receive)
-
     async def _read_body(self, headers: Headers, receive: Receive) -> Receive:
         """Return a `receive` with the whole body. Raises BodyTooLarge and BodyTooSlow."""
         limit = self._options.max_body_bytes
-        length = headers.get("content-length", "0")
-        if not length.isascii() or not length.isdecimal() or int(length[:20]) > limit:
-            raise BodyTooLarge(f"the body is larger than {limit} bytes")
+        too_large = BodyTooLarge(f"the body is larger than {limit} bytes")
+        if states_more(headers, limit):
+            raise too_large
         chunks: list[bytes] = []
         size = 0
         try:
@@ -233,7 +228,7 @@ class RequestGuard:
                     chunk = message.get("body", b"")
                     size += len(chunk)
                     if size > limit:
-                        raise BodyTooLarge(f"the body is larger than {limit} bytes")
+                        raise too_large
                     chunks.append(chunk)
                     if not message.get("more_body", False):
                         break
@@ -245,8 +240,7 @@ class RequestGuard:
         """Return a `receive` that raises BodyTooLarge and BodyTooSlow while the body of an upload arrives."""
         limit = self._options.upload_bytes
         too_large = BodyTooLarge(f"the upload is larger than {limit // 1_000_000:,} MB: send it in several parts")
-        length = headers.get("content-length", "0")
-        if not length.isascii() or not length.isdecimal() or int(length[:20]) > limit:
+        if states_more(headers, limit):
             raise too_large
         size, has_arrived = 0, False
         end = time.monotonic() + UPLOAD_SECONDS
@@ -267,6 +261,12 @@ class RequestGuard:
             return message
 
         return receive_piece
+
+
+def states_more(headers: Headers, limit: int) -> bool:
+    """Return whether the headers state a body of more bytes than the limit, or no number of bytes."""
+    length = headers.get("content-length", "0")
+    return not length.isascii() or not length.isdecimal() or int(length[:20]) > limit
 
 
 def is_upload(scope: Scope, headers: Headers) -> bool:

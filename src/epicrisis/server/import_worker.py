@@ -14,8 +14,7 @@ from pathlib import Path
 from epicrisis.core.errors import EpicrisisError
 from epicrisis.corpus import sandbox
 from epicrisis.server.error_log import describe_fault
-from epicrisis.server.import_messages import ImportMessage, ImportProgress, ImportTask
-from epicrisis.server.import_process import OUT_OF_MEMORY
+from epicrisis.server.import_process import OUT_OF_MEMORY, ImportMessage, ImportProgress, ImportTask
 from epicrisis.server.upload_import import UploadImport
 from epicrisis.system import telemetry
 from epicrisis.system.local_only import set_local_only

@@ -13,14 +13,13 @@ import asyncio
 import secrets
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from epicrisis.core.answers import Answer, Answered
+from epicrisis.core.answers import Answer
 from epicrisis.core.errors import EpicrisisError, InputError, StorageError
 from epicrisis.pipeline.recording.record import RunRecord
 from epicrisis.pipeline.recording.runner import RecordStore
@@ -338,15 +337,13 @@ class Jobs:
 
     async def _answer(self, inquiry: Inquiry) -> Answer:
         """Return the answer. Waits while the server has no place."""
-        for attempt in count():
+        pause = 0.1
+        while True:
             try:
-                async with aclosing(self._questions.events(inquiry)) as events:
-                    async for event in events:
-                        if isinstance(event, Answered):
-                            return event.answer
+                return await self._questions.answer(inquiry)
             except (ServerBusy, TooManyRequests):
-                await asyncio.sleep(min(5.0, 0.1 * 2**attempt))
-        raise RuntimeError("the last event of a question is its answer")
+                await asyncio.sleep(pause)
+                pause = min(5.0, 2 * pause)
 
     async def _change(self, job: JobFile, **changes: Any) -> JobFile:
         changed = job.model_copy(update=changes)

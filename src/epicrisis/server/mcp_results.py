@@ -116,16 +116,8 @@ class ToolAnswer(ToolResultPart):
 
 def passage_uri(passage_id: str, patient: str | None = None) -> str:
     """Return the address of the resource with a passage, read in the scope of `patient`."""
-    return f"{URI_SCHEME}://{_patient_part(patient)}passages/{quote(passage_id, safe='')}"
-
-
-def document_uri(document_id: str, patient: str | None = None) -> str:
-    """Return the address of the resource with a whole document, read in the scope of `patient`."""
-    return f"{URI_SCHEME}://{_patient_part(patient)}documents/{quote(document_id, safe='')}"
-
-
-def _patient_part(patient: str | None) -> str:
-    return "" if patient is None else f"patients/{quote(patient, safe='')}/"
+    record = "" if patient is None else f"patients/{quote(patient, safe='')}/"
+    return f"{URI_SCHEME}://{record}passages/{quote(passage_id, safe='')}"
 
 
 def build_ranking(ranking: Ranking, patient: str | None) -> ToolRanking:

@@ -31,7 +31,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from epicrisis.core.answers import Answer, Answered, Event
 from epicrisis.core.errors import EpicrisisError, InputError
 from epicrisis.core.strategy_names import StrategyName
-from epicrisis.core.types import Passage, Question, Scope
+from epicrisis.core.types import Question, Scope
 from epicrisis.library.patient_check import check_patient, resolve_patient
 from epicrisis.server.access import find_known_patient
 from epicrisis.server.answer_steps import describe_step
@@ -322,20 +322,7 @@ class LibraryTools:
             caller, resolved = await self._identify(context, patient)
             body = ReadBody(id=document_id, library=self.library.name, patient=resolved)
             document = await self.reader.read_document(body, caller)
-            passage = Passage(
-                id=document_id,
-                document_id=document_id,
-                ordinal=0,
-                start=document.start,
-                end=document.start + len(document.text),
-                text=document.text,
-                title=document.title,
-                source=document.source,
-                date=document.date,
-                patient=document.patient,
-                metadata=document.metadata,
-            )
-            return describe_passage(passage, Scope(patient=resolved))
+            return describe_passage(document.to_passage(), Scope(patient=resolved))
 
     async def _read_passage(self, context: Context[None, Any], patient: str | None, passage_id: str) -> str:
         """Return the text of a passage. Raises ResourceNotFoundError, also for one outside the scope."""

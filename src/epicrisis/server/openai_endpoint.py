@@ -9,12 +9,11 @@ a stream has the steps first, as reasoning, and then the whole answer line by li
 
 from __future__ import annotations
 
-import asyncio
 import json
 import secrets
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -29,6 +28,7 @@ from epicrisis.core.errors import EpicrisisError, InputError
 from epicrisis.core.printable import printable_json
 from epicrisis.server.answer_steps import describe_step
 from epicrisis.server.api import DataResponse
+from epicrisis.server.error_handlers import OPENAI_PREFIX, OPENAI_RESPONSES, send_openai_error, to_openai_error
 from epicrisis.server.errors import (
     NotFound,
     UnsupportedParameter,
@@ -39,10 +39,9 @@ from epicrisis.server.errors import (
 )
 from epicrisis.server.follow_up import COMPLETING, CompletedQuestion, complete
 from epicrisis.server.housekeeping import answer_housekeeping, describe_housekeeping
-from epicrisis.server.openai_errors import OPENAI_PREFIX, OPENAI_RESPONSES, send_openai_error, to_openai_error
 from epicrisis.server.openai_reply import ReplyMessage, count_usage, describe_outcome, write_reply
 from epicrisis.server.openai_request import ChatBody, Conversation, read_conversation
-from epicrisis.server.page.sources import collect_cited_passages, list_left_out
+from epicrisis.server.page.sources import store_answer
 from epicrisis.server.page.stored_answers import AnswerStore
 from epicrisis.server.questions import Inquiry, QuestionBody, QuestionPlace, Questions
 from epicrisis.server.resources import OpenLibrary
@@ -57,7 +56,8 @@ ModelName = Annotated[str, Path(min_length=1, max_length=400, description="One o
 class FinishedChat:
     """An answer as a chat completion."""
 
-    answer: Answer
+    answer: Answer | None
+    """None: the client asked for a title or the like, and nothing was searched."""
     message: ReplyMessage
     usage: Mapping[str, Any]
     outcome: Mapping[str, Any]
@@ -167,20 +167,17 @@ class Chats:
                 if step:
                     yield step
 
+    async def answer_housekeeping(self, conversation: Conversation) -> AsyncGenerator[str | FinishedChat, None]:
+        """Yield the reply to a request of the chat client for itself."""
+        content = answer_housekeeping(conversation.question, conversation.turns)
+        outcome = describe_housekeeping(conversation.unused)
+        yield FinishedChat(None, ReplyMessage((content,), ()), count_usage(Usage()), outcome)
+
     async def _finish(
         self, inquiry: Inquiry, answer: Answer, completed: CompletedQuestion, conversation: Conversation, base: str
     ) -> FinishedChat:
         """Store the answer, and return it as a chat completion."""
-        passages = await collect_cited_passages(inquiry.library, answer)
-        stored = await asyncio.to_thread(
-            self._answers.add,
-            answer,
-            passages,
-            library=inquiry.library.name,
-            owner=inquiry.caller.owner,
-            reason=inquiry.reason,
-            left_out=await list_left_out(inquiry, answer),
-        )
+        stored = await store_answer(self._answers, inquiry, answer)
         page = f"{base}answers/{stored.id}"
         message = write_reply(answer, completed, page, conversation.unused)
         outcome = describe_outcome(answer, completed, page, conversation.unused, inquiry.library.name)
@@ -212,22 +209,22 @@ def make_openai_routes(questions: Questions, answers: AnswerStore) -> APIRouter:
     async def chat(body: ChatBody, request: Request, caller: CurrentCaller) -> Response:
         """Answer the last message from the documents of a library, whole or as a stream of chunks."""
         conversation = read_conversation(body)
-        if conversation.is_housekeeping:
-            chats.check_model(body, caller)
-            return send_housekeeping(body, conversation)
-        inquiry = await chats.prepare(body, conversation, caller)
-        place = questions.take_place(caller)
-        steps = chats.answer(inquiry, conversation, body, str(request.base_url), place)
-        head = make_head(body)
-        if body.stream:
-            with_usage = body.stream_options is not None and body.stream_options.include_usage
-            chunks = keep_alive(stream_chunks(steps, head, hide, with_usage=with_usage))
-            return EventStream(chunks, on_end=place.release)
-        try:
+        with ExitStack() as stack:
+            if conversation.is_housekeeping:
+                chats.check_model(body, caller)
+                steps = chats.answer_housekeeping(conversation)
+            else:
+                inquiry = await chats.prepare(body, conversation, caller)
+                place = questions.take_place(caller)
+                stack.callback(place.release)
+                steps = chats.answer(inquiry, conversation, body, str(request.base_url), place)
+            head = {"id": f"chatcmpl-{secrets.token_urlsafe(16)}", "created": int(time.time()), "model": body.model}
+            if body.stream:
+                with_usage = body.stream_options is not None and body.stream_options.include_usage
+                chunks = keep_alive(stream_chunks(steps, head, hide, with_usage=with_usage))
+                return EventStream(chunks, on_end=stack.pop_all().close)
             finished = await run_while_connected(wait_for_chat(steps), request.receive)
-        finally:
-            place.release()
-        if finished.answer.state == "failed":
+        if finished.answer is not None and finished.answer.state == "failed":
             return send_openai_error(describe_failure(finished.answer.failure, hide))
         message = {
             "role": "assistant",
@@ -240,34 +237,6 @@ def make_openai_routes(questions: Questions, answers: AnswerStore) -> APIRouter:
         return DataResponse({**completion, "epicrisis": finished.outcome})
 
     return router
-
-
-def make_head(body: ChatBody) -> dict[str, Any]:
-    """Return what a completion and each chunk of it begin with."""
-    return {"id": f"chatcmpl-{secrets.token_urlsafe(16)}", "created": int(time.time()), "model": body.model}
-
-
-def send_housekeeping(body: ChatBody, conversation: Conversation) -> Response:
-    """Return the reply to a request of the chat client for itself."""
-    head, usage = make_head(body), count_usage(Usage())
-    content = answer_housekeeping(conversation.question, conversation.turns)
-    outcome = describe_housekeeping(conversation.unused)
-    if not body.stream:
-        message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None, "annotations": []}
-        choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
-        completion = {**head, "object": "chat.completion", "choices": [choice], "usage": usage}
-        return DataResponse({**completion, "epicrisis": outcome})
-
-    async def chunks() -> AsyncGenerator[bytes, None]:
-        for delta, finish in (({"role": "assistant", "content": content}, None), ({}, "stop")):
-            choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
-            chunk = {**head, "object": "chat.completion.chunk", "choices": [choice]}
-            yield encode_chunk({**chunk, "epicrisis": outcome} if finish else chunk)
-        if body.stream_options is not None and body.stream_options.include_usage:
-            yield encode_chunk({**head, "object": "chat.completion.chunk", "choices": [], "usage": usage})
-        yield b"data: [DONE]\n\n"
-
-    return EventStream(chunks())
 
 
 async def wait_for_chat(steps: AsyncGenerator[str | FinishedChat, None]) -> FinishedChat:
@@ -302,7 +271,7 @@ async def stream_chunks(
                 if isinstance(step, str):
                     yield chunk({"reasoning_content": f"{step}\n"})
                     continue
-                if step.answer.state == "failed":
+                if step.answer is not None and step.answer.state == "failed":
                     yield encode_chunk(to_openai_error(describe_failure(step.answer.failure, hide)))
                     return
                 *lines, last = step.message.lines

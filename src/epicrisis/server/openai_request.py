@@ -42,6 +42,18 @@ REFUSED: Mapping[str, tuple[Any, ...]] = {
     "moderation": (),
 }
 """Parameters that ask for another form of reply, with the values that do not."""
+_SAMPLING = """
+min_p top_k top_a typical_p tfs_z repeat_penalty repetition_penalty repeat_last_n penalty_prompt
+no_repeat_ngram_size length_penalty eta_cutoff epsilon_cutoff epsilon_decay mirostat mirostat_mode mirostat_tau
+mirostat_eta dynatemp_range dynatemp_exponent xtc_probability xtc_threshold dry_multiplier dry_base
+dry_allowed_length samplers dry_sequence_breakers dry_penalty_last_n top_n_sigma smoothing_factor
+smoothing_curve min_tokens min_length n_predict num_predict num_ctx num_keep max_output_tokens max_new_tokens
+max_length do_sample num_beams use_beam_search early_stopping best_of ignore_eos stop_token_ids
+include_stop_str_in_output skip_special_tokens random_seed temp temperature_last frequency_penalty_range
+presence_penalty_range typical tfs rep_pen thinking think enable_thinking thinking_budget reasoning
+include_reasoning chat_template_kwargs chat_template options safe_prompt transforms truncate
+"""
+"""Parameters of samplers and reasoning that only some servers have."""
 REPORTED: Mapping[str, tuple[Any, ...]] = {
     "temperature": (),
     "top_p": (1, 1.0),
@@ -53,37 +65,7 @@ REPORTED: Mapping[str, tuple[Any, ...]] = {
     "stop": ([],),
     "reasoning_effort": (),
     "verbosity": (),
-    **dict.fromkeys(
-        (
-            *("min_p", "top_k", "top_a", "typical_p", "tfs_z", "repeat_penalty", "repetition_penalty", "repeat_last_n"),
-            *(
-                "penalty_prompt",
-                "no_repeat_ngram_size",
-                "length_penalty",
-                "eta_cutoff",
-                "epsilon_cutoff",
-                "epsilon_decay",
-            ),
-            *("mirostat", "mirostat_mode", "mirostat_tau", "mirostat_eta", "dynatemp_range", "dynatemp_exponent"),
-            *("xtc_probability", "xtc_threshold", "dry_multiplier", "dry_base", "dry_allowed_length", "samplers"),
-            *("dry_sequence_breakers", "dry_penalty_last_n", "top_n_sigma", "smoothing_factor", "smoothing_curve"),
-            *("min_tokens", "min_length", "n_predict", "num_predict", "num_ctx", "num_keep", "max_output_tokens"),
-            *("max_new_tokens", "max_length", "do_sample", "num_beams", "use_beam_search", "early_stopping", "best_of"),
-            *("ignore_eos", "stop_token_ids", "include_stop_str_in_output", "skip_special_tokens", "random_seed"),
-            *(
-                "temp",
-                "temperature_last",
-                "frequency_penalty_range",
-                "presence_penalty_range",
-                "typical",
-                "tfs",
-                "rep_pen",
-            ),
-            *("thinking", "think", "enable_thinking", "thinking_budget", "reasoning", "include_reasoning"),
-            *("chat_template_kwargs", "chat_template", "options", "safe_prompt", "transforms", "truncate"),
-        ),
-        (),
-    ),
+    **dict.fromkeys(_SAMPLING.split(), ()),
 }
 """Parameters of a chat model that the settings of the server decide, with the values that change nothing."""
 WITHOUT_EFFECT = frozenset(

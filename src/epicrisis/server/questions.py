@@ -17,7 +17,7 @@ from typing import Annotated, cast
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from epicrisis.api import build_question
-from epicrisis.core.answers import Answered, Event, ModelCalled
+from epicrisis.core.answers import Answer, Answered, Event, ModelCalled
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Question
 from epicrisis.pipeline.pipeline import Pipeline
@@ -169,6 +169,14 @@ class Questions:
                         if event.answer.state == "failed":
                             log_failure(event.answer.failure)
                     yield hide_in_event(event, self.resources.hide_paths)
+
+    async def answer(self, inquiry: Inquiry) -> Answer:
+        """Return the answer to the question. Raises as `events`."""
+        async with aclosing(self.events(inquiry)) as events:
+            async for event in events:
+                if isinstance(event, Answered):
+                    return event.answer
+        raise RuntimeError("the last event of a question is its answer")
 
     def refuse_new(self) -> None:
         """Refuse new questions from now on."""

@@ -10,12 +10,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, Any, ParamSpec, TypeAlias, TypeVar
 
 from pydantic import ConfigDict, Field
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Metadata, Passage, Ranking, Scope, SentenceRanking
+from epicrisis.library.checked_store import CheckedStore
+from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_lookup import read_document_passages
 from epicrisis.library.patients import PatientRecord
 from epicrisis.pipeline.components import LibrarySearch
@@ -33,6 +35,7 @@ from epicrisis.server.white_space import join_text
 
 P = ParamSpec("P")
 T = TypeVar("T")
+FetchPassages: TypeAlias = Callable[[LibraryStore | CheckedStore, Scope], Sequence[Passage]]
 DocumentId = Annotated[str, Field(min_length=1, max_length=2_000, description="Id of a document or passage.")]
 
 
@@ -91,6 +94,22 @@ class DocumentText:
     passages: tuple[str, ...]
     """Ids of the passages, in order."""
 
+    def to_passage(self) -> Passage:
+        """Return the whole document as one passage."""
+        return Passage(
+            id=self.passages[0],
+            document_id=self.id,
+            ordinal=0,
+            start=self.start,
+            end=self.start + len(self.text),
+            text=self.text,
+            title=self.title,
+            source=self.source,
+            date=self.date,
+            patient=self.patient,
+            metadata=self.metadata,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class NoteEntry:
@@ -140,7 +159,7 @@ class LibraryReader:
         assert pipeline.search is not None
         search = partial(search_passages, pipeline.settings, pipeline.search, body.query, patient)
         ranking = await self._search(caller, "search", library, body, patient, search)
-        await self.record(caller, "search", library, patient, ranking.document_ids, body.break_glass)
+        await self.access.record(caller, "search", library, patient, ranking.document_ids, body.break_glass)
         return ranking
 
     async def find_evidence(self, body: SearchBody, caller: Caller) -> SentenceRanking:
@@ -150,38 +169,43 @@ class LibraryReader:
         search = partial(_select_sentences, pipeline, body.query, patient)
         ranking = await self._search(caller, "evidence", library, body, patient, search)
         documents = [sentence.passage.document_id for sentence in ranking.sentences]
-        await self.record(caller, "evidence", library, patient, documents, body.break_glass)
+        await self.access.record(caller, "evidence", library, patient, documents, body.break_glass)
         return ranking
 
     async def read_document(self, body: ReadBody, caller: Caller) -> DocumentText:
         """Return a document by id. A note needs its patient. Raises NotFound, also for what the caller may not read."""
-        library, patient = await self._open(caller, "document", body.library, body.patient, body.break_glass)
-        pipeline = library.pipeline
-        assert pipeline.search is not None
-        stores = (pipeline.search.store, *pipeline.search.literature)
-        for place, store in enumerate(stores):
-            # Notes of the libraries beside the first belong to other people.
-            scope = Scope(patient=patient if place == 0 else None)
-            passages = (await offload(pipeline, read_document_passages, store, [body.id], scope)).get(body.id)
-            if passages:
-                await self.record(caller, "document", library, patient, [body.id], body.break_glass)
-                return _join_passages(library.name, passages)
-        await self.access.record(caller, "document", library, patient, (), body.break_glass, outcome="refused")
-        raise NotFound("the library has no document of this id that you may read: check the id, and the patient")
+
+        def fetch(store: LibraryStore | CheckedStore, scope: Scope) -> Sequence[Passage]:
+            return read_document_passages(store, [body.id], scope).get(body.id, ())
+
+        library, passages = await self._fetch(body, caller, "document", fetch)
+        return _join_passages(library.name, passages)
 
     async def read_passage(self, body: ReadBody, caller: Caller) -> Passage:
         """Return a passage by id. Raises as `read_document`."""
-        library, patient = await self._open(caller, "passage", body.library, body.patient, body.break_glass)
-        pipeline = library.pipeline
-        assert pipeline.search is not None
-        stores = (pipeline.search.store, *pipeline.search.literature)
-        for place, store in enumerate(stores):
+        _, passages = await self._fetch(body, caller, "passage", lambda store, scope: store.fetch([body.id], scope))
+        return passages[0]
+
+    async def _fetch(
+        self,
+        body: ReadBody,
+        caller: Caller,
+        action: str,
+        fetch: Callable[[LibraryStore | CheckedStore, Scope], Sequence[Passage]],
+    ) -> tuple[OpenLibrary, Sequence[Passage]]:
+        """Return the library, and what the first of its stores has. The access log has it. Raises NotFound."""
+        library, patient = await self._open(caller, action, body.library, body.patient, body.break_glass)
+        search = library.pipeline.search
+        assert search is not None
+        for place, store in enumerate((search.store, *search.literature)):
+            # Notes of the libraries beside the first belong to other people.
             scope = Scope(patient=patient if place == 0 else None)
-            for passage in await offload(pipeline, store.fetch, [body.id], scope):
-                await self.record(caller, "passage", library, patient, [passage.document_id], body.break_glass)
-                return passage
-        await self.access.record(caller, "passage", library, patient, (), body.break_glass, outcome="refused")
-        raise NotFound("the library has no passage of this id that you may read: check the id, and the patient")
+            if passages := await offload(library.pipeline, fetch, store, scope):
+                documents = [passages[0].document_id]
+                await self.access.record(caller, action, library, patient, documents, body.break_glass)
+                return library, passages
+        await self.access.record(caller, action, library, patient, (), body.break_glass, outcome="refused")
+        raise NotFound(f"the library has no {action} of this id that you may read: check the id, and the patient")
 
     async def list_patients(self, name: str, caller: Caller) -> tuple[PatientRecord, ...]:
         """Return the patients whose records the caller may read without a reason. Raises NotFound, AccessDenied."""
@@ -192,7 +216,7 @@ class LibraryReader:
         assert library.pipeline.search is not None
         records = await offload(library.pipeline, library.pipeline.search.rosters[0].patients)
         listed = [record for record in records.values() if caller.is_assigned(record.id)]
-        await self.record(caller, "patients", library, None, (), None)
+        await self.access.record(caller, "patients", library, None, (), None)
         return tuple(listed)
 
     async def read_patient(self, body: PatientBody, caller: Caller) -> PatientNotes:
@@ -215,7 +239,7 @@ class LibraryReader:
         for passage in rank_record(passages).passages:
             note = NoteEntry(passage.document_id, passage.title, passage.date, passage.metadata)
             notes.setdefault(passage.document_id, note)
-        await self.record(caller, "patient", library, patient, list(notes), body.break_glass)
+        await self.access.record(caller, "patient", library, patient, list(notes), body.break_glass)
         return PatientNotes(record, tuple(notes.values())), tuple(passages)
 
     async def _search(
@@ -241,18 +265,6 @@ class LibraryReader:
         library = self.resources.find(name)
         await self.access.check(caller, action, library, patient, reason, library_only=True)
         return library, await self.access.find_patient(caller, action, library, patient, reason)
-
-    async def record(
-        self,
-        caller: Caller,
-        action: str,
-        library: OpenLibrary,
-        patient: str | None,
-        documents: Sequence[str],
-        reason: str | None,
-    ) -> None:
-        """Write to the access log what was read of a library of notes, if it is one."""
-        await self.access.record(caller, action, library, patient, documents, reason)
 
 
 async def offload(pipeline: Pipeline, work: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:

@@ -12,12 +12,11 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, MutableMapping
 from contextlib import aclosing, suppress
 from typing import Any, TypeVar
 
-from fastapi import Request
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from epicrisis.core.answers import Answer, Answered, Event
+from epicrisis.core.answers import Answered, Event
 from epicrisis.core.errors import EpicrisisError
 from epicrisis.core.printable import printable_json
 from epicrisis.core.serialization import to_json
@@ -148,19 +147,6 @@ async def keep_alive(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[byte
     finally:
         task.cancel()
         await asyncio.wait([task])
-
-
-async def wait_for_answer(events: AsyncGenerator[Event, None], request: Request) -> Answer:
-    """Return the answer. Raises ClientGone, and cancels the question, if the client disconnects before."""
-
-    async def last() -> Answer:
-        async with aclosing(events):
-            async for event in events:
-                if isinstance(event, Answered):
-                    return event.answer
-        raise RuntimeError("the last event of a question is its answer")
-
-    return await run_while_connected(last(), request.receive)
 
 
 async def run_while_connected(work: Coroutine[Any, Any, T], receive: Receive) -> T:

@@ -30,7 +30,7 @@ from epicrisis.library.library import LibraryStore
 from epicrisis.library.skipped_items import SkippedReason
 from epicrisis.models.encoders import PrecomputedEncoder
 from epicrisis.pipeline.components import load_ingest_encoder
-from epicrisis.server.import_messages import ImportProgress, ImportResult, ImportTask, ReceivedFile
+from epicrisis.server.import_process import ImportProgress, ImportResult, ImportTask, ReceivedFile
 from epicrisis.settings.settings import Settings
 from epicrisis.system.remote_libraries import library_folder
 

@@ -25,7 +25,7 @@ from epicrisis.core.errors import StorageError
 from epicrisis.core.printable import printable
 from epicrisis.corpus.readers import find_suffix, list_suffixes
 from epicrisis.server.errors import BodyTooLarge, UploadRefused
-from epicrisis.server.import_messages import ReceivedFile
+from epicrisis.server.import_process import ReceivedFile
 from epicrisis.server.streaming import ClientGone
 from epicrisis.system.local_only import open_private
 

@@ -27,8 +27,14 @@ from epicrisis.privacy.access_log import AccessLog
 from epicrisis.server.access import AccessControl
 from epicrisis.server.error_log import log_fault
 from epicrisis.server.errors import AccessDenied, NotFound, ServerBusy, ShuttingDown
-from epicrisis.server.import_messages import ImportProgress, ImportResult, ImportTask, ReceivedFile
-from epicrisis.server.import_process import ImportFailed, run_import
+from epicrisis.server.import_process import (
+    ImportFailed,
+    ImportProgress,
+    ImportResult,
+    ImportTask,
+    ReceivedFile,
+    run_import,
+)
 from epicrisis.server.resources import OpenLibrary, Resources
 from epicrisis.server.shelves import find_store, require_maintainer
 from epicrisis.server.upload_import import delete_unused_originals

@@ -148,8 +148,8 @@ class UserStore:
         return bool(self.users())
 
     async def identify(self, key: str) -> Caller | None:
-        """Return the caller with this key, or None."""
-        return self.find(key)
+        """Return what `find` returns, without holding up other requests."""
+        return await self._look_up(hash_key(key))
 
     def find(self, key: str) -> Caller | None:
         """Return the caller with this key, or None."""
@@ -157,7 +157,10 @@ class UserStore:
 
     async def renew(self, caller: Caller) -> Caller | None:
         """Return the user of a session with the rights of now, or None if the key of the session is replaced."""
-        return self.find_hash(caller.key_sha256)
+        return await self._look_up(caller.key_sha256)
+
+    async def _look_up(self, digest: str) -> Caller | None:
+        return self.find_hash(digest)
 
     def find_hash(self, digest: str) -> Caller | None:
         """Return the caller with the key of this hash, or None. Compares with every user, in constant time each."""

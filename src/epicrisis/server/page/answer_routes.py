@@ -66,7 +66,7 @@ class AnswerPages:
             return stored
         await self.reader.access.check(caller, "answer", library, stored.patient, stored.reason)
         documents = [citation.document_id for citation in list_shown_citations(stored.answer)]
-        await self.reader.record(caller, "answer", library, stored.patient, documents, stored.reason)
+        await self.reader.access.record(caller, "answer", library, stored.patient, documents, stored.reason)
         return stored
 
     async def show_earlier(self, stored: StoredAnswer, caller: Caller) -> Markup:
@@ -94,7 +94,7 @@ class AnswerPages:
         """
         library = self.resources.libraries.get(stored.library)
         if library is not None:
-            await self.reader.record(caller, "document", library, stored.patient, [document_id], stored.reason)
+            await self.reader.access.record(caller, "document", library, stored.patient, [document_id], stored.reason)
         document = await open_document(stored, library, document_id, highlight, self.viewer)
         return html_response(render_document(stored, document, number, as_part=is_part(request)))
 

@@ -15,7 +15,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
 from epicrisis.answering.follow_up import ConversationTurn
-from epicrisis.core.answers import Answer, Answered
+from epicrisis.core.answers import Answered
 from epicrisis.core.errors import EpicrisisError, InputError
 from epicrisis.report.answer_content import describe_choice
 from epicrisis.server.errors import describe_error
@@ -36,7 +36,7 @@ from epicrisis.server.page.live import (
 from epicrisis.server.page.page_route import is_part
 from epicrisis.server.page.question_form import FormFields, build_form
 from epicrisis.server.page.rendering import html_response, render
-from epicrisis.server.page.sources import collect_cited_passages, list_left_out, settle_study_types
+from epicrisis.server.page.sources import store_answer
 from epicrisis.server.page.stored_answers import FollowUp, StoredAnswer
 from epicrisis.server.questions import Inquiry, QuestionBody, Questions
 from epicrisis.server.streaming import EventStream, keep_alive, run_while_connected
@@ -73,7 +73,7 @@ def add_asking(router: APIRouter, questions: Questions, pages: AnswerPages) -> N
     async def respond(request: Request, question: PageQuestion) -> Response:
         if "text/event-stream" in request.headers.get("Accept", ""):
             return EventStream(keep_alive(_stream_page(questions, pages, question)))
-        stored = await run_while_connected(_store_answer(questions, pages, question), request.receive)
+        stored = await run_while_connected(_wait_for_answer(questions, pages, question), request.receive)
         return RedirectResponse(f"/answers/{stored.id}", status_code=303)
 
     @router.post("/ask")
@@ -171,7 +171,7 @@ async def _answer_inquiry(
     async with aclosing(questions.events(question.inquiry, is_accepted=is_accepted)) as events:
         async for event in events:
             if isinstance(event, Answered):
-                yield await _finish(pages, question, event.answer, follow_up)
+                yield await store_answer(pages.answers, question.inquiry, event.answer, question.settings, follow_up)
                 return
             if piece := live.render_event(event):
                 yield piece
@@ -208,27 +208,7 @@ async def _show_beside(
         await asyncio.wait(tasks)
 
 
-async def _finish(
-    pages: AnswerPages, question: PageQuestion, answer: Answer, follow_up: FollowUp | None
-) -> StoredAnswer:
-    """Store a finished answer with the passages it cites."""
-    inquiry = question.inquiry
-    passages = await collect_cited_passages(inquiry.library, answer)
-    left_out = await list_left_out(inquiry, answer)
-    return await asyncio.to_thread(
-        pages.answers.add,
-        settle_study_types(answer, passages),
-        passages,
-        library=inquiry.library.name,
-        owner=inquiry.caller.owner,
-        reason=inquiry.reason,
-        left_out=left_out,
-        settings=question.settings,
-        follow_up=follow_up,
-    )
-
-
-async def _store_answer(questions: Questions, pages: AnswerPages, question: PageQuestion) -> StoredAnswer:
+async def _wait_for_answer(questions: Questions, pages: AnswerPages, question: PageQuestion) -> StoredAnswer:
     """Return the stored answer to a question."""
     async with aclosing(_answer(questions, pages, question, question.start_live())) as steps:
         async for step in steps:

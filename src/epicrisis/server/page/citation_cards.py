@@ -65,7 +65,7 @@ def excerpt_passage(citation: Citation, passages: Sequence[Passage]) -> tuple[Te
         return (TextPiece(printable(citation.title), is_highlighted=True),)
     touched: dict[str, Passage] = {}
     for passage in passages:
-        if passage.document_id == citation.document_id and _overlaps(citation, passage):
+        if touches(citation, passage):
             touched[passage.id] = passage
     if not touched:
         return ()
@@ -78,8 +78,10 @@ def excerpt_passage(citation: Citation, passages: Sequence[Passage]) -> tuple[Te
     return (TextPiece(_cut_start(before)), TextPiece(view.highlight, is_highlighted=True), TextPiece(_cut_end(after)))
 
 
-def _overlaps(citation: Citation, passage: Passage) -> bool:
-    return citation.start < passage.end and passage.start < citation.end
+def touches(citation: Citation, passage: Passage) -> bool:
+    """Return whether the quotation of a citation is in a passage, or partly."""
+    is_same = citation.document_id == passage.document_id
+    return is_same and citation.start < passage.end and passage.start < citation.end
 
 
 def _cut_start(text: str) -> str:

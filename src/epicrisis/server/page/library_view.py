@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
-from urllib.parse import parse_qsl
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from epicrisis.core.errors import InputError
-from epicrisis.core.printable import count_noun, printable
+from epicrisis.core.printable import count_noun
 from epicrisis.core.prompts import MARK_LABELS
 from epicrisis.core.references import build_reference, name_document
 from epicrisis.core.study_types import STUDY_TYPES, StudyType
@@ -24,6 +22,7 @@ from epicrisis.library.document_list import (
     DocumentFilter,
     DocumentPage,
 )
+from epicrisis.server.page.question_form import parse_form, read_body
 from epicrisis.server.shelves import ShelfContents
 
 STUDY_TYPE_LABELS: Mapping[StudyType, str] = {row.type: row.label for row in STUDY_TYPES}
@@ -54,17 +53,7 @@ class DocumentSearch(BaseModel):
     @classmethod
     def parse(cls, body: bytes) -> DocumentSearch:
         """Return the search of a sent form. Raises InputError with the name of a field that is wrong."""
-        try:
-            pairs = parse_qsl(body.decode("ascii"), encoding="utf-8", errors="strict", max_num_fields=20)
-            return cls.model_validate({name: value.strip() for name, value in pairs})
-        except ValidationError as error:
-            fault = error.errors(include_url=False, include_input=False)[0]
-            name = {"words": "Words", "first_year": "From year", "last_year": "To year", "page": "Page"}.get(
-                str(fault["loc"][0]), "Study type"
-            )
-            raise InputError(printable(f"{name}: {fault['msg']}")) from None
-        except ValueError:
-            raise InputError("the form cannot be read: send it again from the page") from None
+        return read_body(cls, {name: values[-1].strip() for name, values in parse_form(body).items()})
 
     @property
     def filter(self) -> DocumentFilter:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from epicrisis.core.types import Passage
 from epicrisis.library.patients import PatientRecord
 from epicrisis.server.errors import NotFound
 from epicrisis.server.page.answer_routes import AnswerPages
@@ -87,17 +86,4 @@ async def show_record(
 
 def view_note(document: DocumentText) -> DocumentView:
     """Return the view of a whole note, without a highlight."""
-    passage = Passage(
-        id=document.passages[0],
-        document_id=document.id,
-        ordinal=0,
-        start=document.start,
-        end=document.start + len(document.text),
-        text=document.text,
-        title=document.title,
-        source=document.source,
-        date=document.date,
-        patient=document.patient,
-        metadata=document.metadata,
-    )
-    return build_document_view([passage], None, complete=True)
+    return build_document_view([document.to_passage()], None, complete=True)

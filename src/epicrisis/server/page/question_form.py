@@ -31,7 +31,14 @@ _FIELD_NAMES = {
     "since": "Published since",
     "types": "Publication types",
     "id": "Note",
+    "words": "Words",
+    "first_year": "From year",
+    "last_year": "To year",
+    "study_type": "Study type",
+    "page": "Page",
 }
+_MAX_FIELDS = 500
+"""Of one form: a review may name many reviewers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +69,7 @@ class FormFields:
     @classmethod
     def parse(cls, body: bytes) -> FormFields:
         """Return the known fields of a URL-encoded body. Raises InputError for one that is not UTF-8 or too long."""
-        try:
-            pairs = parse_qsl(body.decode("ascii"), encoding="utf-8", errors="strict", max_num_fields=40)
-        except (UnicodeDecodeError, ValueError):
-            raise InputError("the form cannot be read: send it again from the page") from None
-        values = {name: value.strip() for name, value in pairs if name in _FIELDS}
-        return cls(values)
+        return cls({name: values[-1].strip() for name, values in parse_form(body).items() if name in _FIELDS})
 
     def to_body(self) -> QuestionBody:
         """Return the question of the form. Raises InputError with the name of a field that is wrong."""
@@ -94,6 +96,18 @@ class FormFields:
         """Return the fields that are filled in, and the reason for reading, by the names of a body."""
         names = {**names, "break_glass": "break_glass"}
         return {name: self.values[field_] for name, field_ in names.items() if self.values.get(field_)}
+
+
+def parse_form(body: bytes) -> dict[str, list[str]]:
+    """Return the values of a URL-encoded body by name. Raises InputError for one that is not UTF-8 or too long."""
+    try:
+        pairs = parse_qsl(body.decode("ascii"), encoding="utf-8", errors="strict", max_num_fields=_MAX_FIELDS)
+    except (UnicodeDecodeError, ValueError):
+        raise InputError("the form cannot be read: send it again from the page") from None
+    fields: dict[str, list[str]] = {}
+    for name, value in pairs:
+        fields.setdefault(name, []).append(value)
+    return fields
 
 
 Body = TypeVar("Body", bound=BaseModel)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from epicrisis.core.answers import Answer, Citation
 from epicrisis.core.references import find_document_study, list_page_starts
@@ -14,6 +16,7 @@ from epicrisis.pipeline.components import build_scope
 from epicrisis.pipeline.evidence import find_time_restriction
 from epicrisis.report.study_table import build_study_table, list_shown_citations
 from epicrisis.server.errors import NotFound
+from epicrisis.server.page.citation_cards import touches
 from epicrisis.server.page.document_view import (
     DocumentView,
     Highlight,
@@ -22,7 +25,7 @@ from epicrisis.server.page.document_view import (
 )
 from epicrisis.server.page.evidence_map import list_ranked_documents, list_ranked_passages
 from epicrisis.server.page.pdf_view import PageImage, PdfViewer, find_file
-from epicrisis.server.page.stored_answers import StoredAnswer
+from epicrisis.server.page.stored_answers import AnswerStore, FollowUp, StoredAnswer
 from epicrisis.server.questions import Inquiry
 from epicrisis.server.reading import offload
 from epicrisis.server.resources import OpenLibrary
@@ -58,7 +61,7 @@ async def collect_cited_passages(library: OpenLibrary, answer: Answer) -> tuple[
     document_ids = list(dict.fromkeys(citation.document_id for citation in citations))
     cited_passages: list[Passage] = []
     for passage in await read_documents(library, answer.patient, document_ids):
-        touched = any(_touches(citation, passage) for citation in citations)
+        touched = any(touches(citation, passage) for citation in citations)
         if touched or passage.ordinal == 0:
             cited_passages.append(passage)
     return tuple(cited_passages)
@@ -83,6 +86,28 @@ def settle_study_types(answer: Answer, passages: Sequence[Passage]) -> Answer:
     return replace(answer, citations=settle(answer.citations), withheld=withheld)
 
 
+async def store_answer(
+    answers: AnswerStore,
+    inquiry: Inquiry,
+    answer: Answer,
+    settings: Mapping[str, str] = MappingProxyType({}),
+    follow_up: FollowUp | None = None,
+) -> StoredAnswer:
+    """Keep the answer to a question with the passages it cites, so that its page shows them later."""
+    passages = await collect_cited_passages(inquiry.library, answer)
+    stored = StoredAnswer(
+        answer=settle_study_types(answer, passages),
+        passages=passages,
+        library=inquiry.library.name,
+        owner=inquiry.caller.owner,
+        reason=inquiry.reason,
+        left_out=await list_left_out(inquiry, answer),
+        settings=settings,
+        follow_up=follow_up,
+    )
+    return await asyncio.to_thread(answers.add, stored)
+
+
 async def list_left_out(inquiry: Inquiry, answer: Answer) -> tuple[str, ...]:
     """Return the ids of the notes that the time filter left out of the first attempt, in order."""
     if answer.narrowing == "none":
@@ -91,11 +116,6 @@ async def list_left_out(inquiry: Inquiry, answer: Answer) -> tuple[str, ...]:
     scope = build_scope(pipeline.settings.scope, inquiry.question.patient)
     restriction = await find_time_restriction(pipeline, inquiry.question, scope)
     return tuple(sorted(restriction.hidden))
-
-
-def _touches(citation: Citation, passage: Passage) -> bool:
-    same = citation.document_id == passage.document_id
-    return same and citation.start < passage.end and passage.start < citation.end
 
 
 def find_citation(stored: StoredAnswer, number: int) -> Citation:

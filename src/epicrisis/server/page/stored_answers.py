@@ -1,7 +1,7 @@
 """Finished answers with the passages they cite, so that a reload, a shared link and print show the same highlights.
 
     answers = AnswerStore(folder)
-    stored = answers.add(answer, passages, library="trials", owner="")
+    stored = answers.add(StoredAnswer(answer=answer, library="trials"))
     answers.find(stored.id, owner="")
 
 An answer's id cannot be guessed. An answer is found only for its owner.
@@ -13,12 +13,11 @@ import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from threading import Lock
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from epicrisis.core.answers import Answer, Usage
@@ -59,15 +58,15 @@ class FollowUp:
 class StoredAnswer:
     """A finished answer as the server keeps it."""
 
-    id: str
+    id: str = field(default_factory=lambda: secrets.token_urlsafe(_ID_BYTES))
     answer: Answer
-    passages: tuple[Passage, ...]
+    passages: tuple[Passage, ...] = ()
     """The passages that the answer cites, as they were when it was written."""
     library: str
     """The id of the library among those of the server."""
-    owner: str
+    owner: str = ""
     """The owner id of the user who asked (`Caller.owner`)."""
-    at: float
+    at: float = field(default_factory=lambda: time.time())
     """Seconds since the epoch."""
     reason: str | None = None
     """Why the owner read the record of a patient who was not assigned."""
@@ -107,37 +106,13 @@ class AnswerStore:
         self._answers: OrderedDict[str, StoredAnswer] = OrderedDict()
         self._lock = Lock()
 
-    def add(
-        self,
-        answer: Answer,
-        passages: Sequence[Passage],
-        *,
-        library: str,
-        owner: str = "",
-        reason: str | None = None,
-        left_out: Sequence[str] = (),
-        settings: Mapping[str, str] = MappingProxyType({}),
-        follow_up: FollowUp | None = None,
-    ) -> StoredAnswer:
-        """Keep an answer under a new id. Its file is complete or absent, also after a kill. Raises StorageError."""
-        id_ = secrets.token_urlsafe(_ID_BYTES)
-        stored = StoredAnswer(
-            id=id_,
-            answer=answer,
-            passages=tuple(passages),
-            library=library,
-            owner=owner,
-            at=time.time(),
-            reason=reason,
-            left_out=tuple(left_out),
-            settings=dict(settings),
-            follow_up=follow_up,
-        )
+    def add(self, stored: StoredAnswer) -> StoredAnswer:
+        """Keep a new answer. Its file is complete or absent, also after a kill. Raises StorageError."""
         if self._files is not None:
-            self._files.write(id_, owner, _adapter().dump_json(stored))
+            self._files.write(stored.id, stored.owner, _adapter().dump_json(stored))
         with self._lock:
             self._remember(stored)
-            surplus = [] if self._files is None else self._files.drop_surplus(owner)
+            surplus = [] if self._files is None else self._files.drop_surplus(stored.owner)
             for removed in surplus:
                 self._answers.pop(removed, None)
         return stored

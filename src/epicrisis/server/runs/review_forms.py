@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import parse_qsl
 
 from epicrisis.core.errors import InputError
 from epicrisis.evaluation.grading.human_verdicts import CHOICES, CRITERIA, PreferredAnswer
+from epicrisis.server.page.question_form import parse_form
 from epicrisis.server.runs.review_answers import MAX_QUESTIONS
 
 MAX_REMARK_CHARACTERS = 4_000
 SKIP = "skip"
-_MAX_FIELDS = 500
 _MAX_SEED = 2**31 - 1
 
 
@@ -30,7 +29,7 @@ class StartForm:
     @classmethod
     def parse(cls, body: bytes) -> StartForm:
         """Return the fields of a body. Raises InputError for one that is no form."""
-        fields = parse_fields(body)
+        fields = parse_form(body)
         last = {name: values[-1].strip() for name, values in fields.items()}
         return cls(
             ours=last.get("ours", ""),
@@ -65,7 +64,7 @@ class VerdictForm:
     @classmethod
     def parse(cls, body: bytes, criteria: Sequence[str]) -> VerdictForm:
         """Return the fields of a body. Raises InputError for an unknown choice and a remark that is too long."""
-        fields = {name: values[-1] for name, values in parse_fields(body).items()}
+        fields = {name: values[-1] for name, values in parse_form(body).items()}
         word = fields.get("choice", "")
         remark = fields.get("remark", "").strip()
         if len(remark) > MAX_REMARK_CHARACTERS:
@@ -77,18 +76,6 @@ class VerdictForm:
                 choices[criterion] = choice
         is_skipped = word == SKIP
         return cls(None if is_skipped else _read_choice(word), is_skipped, choices, remark)
-
-
-def parse_fields(body: bytes) -> dict[str, list[str]]:
-    """Return the values of a URL-encoded body by name. Raises InputError for one that is not UTF-8 or too long."""
-    try:
-        pairs = parse_qsl(body.decode("ascii"), encoding="utf-8", errors="strict", max_num_fields=_MAX_FIELDS)
-    except (UnicodeDecodeError, ValueError):
-        raise InputError("the form cannot be read: send it again from the page") from None
-    fields: dict[str, list[str]] = {}
-    for name, value in pairs:
-        fields.setdefault(name, []).append(value)
-    return fields
 
 
 def _read_choice(word: str) -> PreferredAnswer | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from epicrisis.server.shared_state.database import StateDatabase
-from epicrisis.server.users import Caller, User, UserChange, UserStore, check_users, hash_key
+from epicrisis.server.users import Caller, User, UserChange, UserStore, check_users
 
 
 class UserTable(UserStore):
@@ -27,21 +27,12 @@ class UserTable(UserStore):
         """Return whether there is a user."""
         return bool(self._database.rows("SELECT 1 FROM users LIMIT 1"))
 
-    def find(self, key: str) -> Caller | None:
-        """Return the caller with this key, or None. The key is random, so its hash may be looked up in an index."""
-        return self.find_hash(hash_key(key))
-
     def find_hash(self, digest: str) -> Caller | None:
-        """Return the caller with the key of this hash, or None."""
+        """Return the caller with the key of this hash, or None. Keys are random, so an index may look hashes up."""
         return self._find("key_sha256", digest)
 
-    async def renew(self, caller: Caller) -> Caller | None:
-        """Return the user of a session with the rights of now, without holding up other requests."""
-        return await self._database.call(self.find_hash, caller.key_sha256)
-
-    async def identify(self, key: str) -> Caller | None:
-        """Return the caller with this key, or None, without holding up other requests."""
-        return await self._database.call(self.find, key)
+    async def _look_up(self, digest: str) -> Caller | None:
+        return await self._database.call(self.find_hash, digest)
 
     def find_owner(self, owner: str) -> Caller | None:
         """Return the user with this owner id, with the rights of now, or None if there is none any more."""
