@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -11,7 +12,7 @@ from epicrisis.answering.strategy import list_strategies
 from epicrisis.cli.app import app
 from epicrisis.core import errors
 from epicrisis.corpus import formats, readers
-from epicrisis.server.app import create_app
+from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.errors import STATUS, find_status
 from epicrisis.server.resources import Resources
 from epicrisis.settings.configuration import setting_rows
@@ -149,7 +150,7 @@ def _describe_file_formats() -> Iterator[str]:
 
 
 def _describe_http_api() -> Iterator[str]:
-    schema = create_app(Resources({})).openapi()
+    schema = create_app(Resources({}), ServerOptions(runs=Path("runs"))).openapi()
     yield "# HTTP API\n"
     yield "[Other programs](../interfaces.md) says how to ask, [deploy](../deployment.md) who may. A running server has"
     yield "the same in"

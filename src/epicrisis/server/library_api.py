@@ -8,29 +8,13 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
-from pydantic import BaseModel
 
 from epicrisis.server.api import PREFIX, DataResponse
-from epicrisis.server.reading import LibraryReader, PatientBody, ReadBody, SearchBody
+from epicrisis.server.reading import LibraryReader, LibrarySummary, PatientBody, ReadBody, SearchBody
 from epicrisis.server.users import CurrentCaller
 
 Name = Annotated[str, Path(min_length=1, max_length=255, description="Name of a library.")]
 ItemId = Annotated[str, Path(min_length=1, max_length=2_000, description="Id of a document or passage of literature.")]
-
-
-class LibrarySummary(BaseModel):
-    """A library of the server."""
-
-    name: str
-    holds_patients: bool
-    documents: int
-    passages: int
-    version: int | None
-    """Grows with every change. Servers of one library with the same version give the same results."""
-    strategies: list[str]
-    """The strategies that requests may choose."""
-    strategy: str
-    """The strategy of requests that choose none."""
 
 
 def make_search_routes(reader: LibraryReader) -> APIRouter:
@@ -40,7 +24,7 @@ def make_search_routes(reader: LibraryReader) -> APIRouter:
     @router.get("/libraries", summary="List the libraries")
     async def libraries(caller: CurrentCaller) -> list[LibrarySummary]:
         """Return the libraries that the caller may read."""
-        return [LibrarySummary(**summary) for summary in await reader.list_libraries(caller)]
+        return await reader.list_libraries(caller)
 
     @router.get("/libraries/{library}/patients", summary="List the patients of a library")
     async def patients(library: Name, caller: CurrentCaller) -> DataResponse:

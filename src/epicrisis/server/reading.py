@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ParamSpec, TypeAlias, TypeVar
+from typing import Annotated, ParamSpec, TypeAlias, TypeVar
 
-from pydantic import ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Metadata, Passage, Ranking, Scope, SentenceRanking
@@ -76,6 +76,21 @@ class PatientBody(RequestBody):
     break_glass: AccessReason = None
 
 
+class LibrarySummary(BaseModel):
+    """A library of the server."""
+
+    name: str
+    holds_patients: bool
+    documents: int
+    passages: int
+    version: int | None
+    """Grows with every change. Servers of one library with the same version give the same results."""
+    strategies: tuple[str, ...]
+    """The strategies that requests may choose."""
+    strategy: str
+    """The strategy of requests that choose none."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentText:
     """A document of a library with its text, as its passages give it."""
@@ -136,20 +151,25 @@ class LibraryReader:
         self.resources = resources
         self.access = AccessControl(log)
 
-    async def list_libraries(self, caller: Caller) -> list[dict[str, Any]]:
-        """Return name, size and strategies of each library that the caller may read."""
-        summaries: list[dict[str, Any]] = []
+    async def list_libraries(self, caller: Caller) -> list[LibrarySummary]:
+        """Return the libraries that the caller may read."""
+        summaries: list[LibrarySummary] = []
         for library in self.resources.libraries.values():
             pipeline = library.pipeline
             if library.holds_patients and not caller.has("patient-reader"):
                 continue
             assert pipeline.search is not None
             documents, passages = await offload(pipeline, pipeline.search.store.count)
-            summary = {"name": library.name, "holds_patients": library.holds_patients}
-            version = await offload(pipeline, read_table_version, pipeline.search)
-            counts = {"documents": documents, "passages": passages, "version": version}
-            names = {"strategies": list(library.strategies), "strategy": pipeline.settings.strategy}
-            summaries.append({**summary, **counts, **names})
+            summary = LibrarySummary(
+                name=library.name,
+                holds_patients=library.holds_patients,
+                documents=documents,
+                passages=passages,
+                version=await offload(pipeline, read_table_version, pipeline.search),
+                strategies=library.strategies,
+                strategy=pipeline.settings.strategy,
+            )
+            summaries.append(summary)
         return summaries
 
     async def search(self, body: SearchBody, caller: Caller) -> Ranking:

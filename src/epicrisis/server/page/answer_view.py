@@ -31,12 +31,18 @@ from epicrisis.report.answer_content import (
 from epicrisis.report.computed_table import HEADING
 from epicrisis.report.shown_citation import show_citation
 from epicrisis.report.study_table import build_study_table, list_shown_citations
-from epicrisis.server.page.citation_cards import CitationView, excerpt_passage
 from epicrisis.server.page.evidence_map import EvidenceMap, build_evidence_map, list_ranked_passages
 from epicrisis.server.page.patient_view import list_time_messages
 from epicrisis.server.page.plain_words import leave_out_commands
 from epicrisis.server.page.stored_answers import StoredAnswer
-from epicrisis.server.page.study_view import StudyFigures, StudyView, view_figures, view_studies
+from epicrisis.server.page.study_view import (
+    CitationView,
+    StudyFigures,
+    StudyView,
+    excerpt_passage,
+    view_figures,
+    view_studies,
+)
 
 _ALSO = "also searched"
 """The beginning of a notice of the search that is no gap."""

@@ -11,7 +11,6 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from epicrisis.core.printable import count_noun
 from epicrisis.server.errors import NotFound
 from epicrisis.server.page.library_view import DocumentSearch, describe_documents, describe_library
 from epicrisis.server.page.live import frame
@@ -37,12 +36,11 @@ def add_library_pages(router: APIRouter, shelves: Shelves, viewer: PdfViewer, up
 
     @router.get("/libraries")
     async def libraries(caller: CurrentCaller) -> Response:
-        views: list[dict[str, Any]] = []
-        for summary in await reader.list_libraries(caller):
-            facts = describe_setup(reader.resources.find(summary["name"]), reader.resources.sign_in_host)
-            words = f"{count_noun(summary['documents'], 'document')}, {count_noun(summary['passages'], 'passage')}"
-            views.append({**summary, "facts": facts, "summary": words})
-        return html_response(render("libraries", libraries=views, page="libraries"))
+        summaries = await reader.list_libraries(caller)
+        resources = reader.resources
+        facts = [describe_setup(resources.find(summary.name), resources.sign_in_host) for summary in summaries]
+        pairs = zip(summaries, facts, strict=True)
+        return html_response(render("libraries", libraries=pairs, page="libraries"))
 
     @router.get("/libraries/{name}")
     async def library(name: str, caller: CurrentCaller) -> Response:

@@ -1,4 +1,6 @@
-"""Measurements of a patient's record as rows: name, values in the order of time, and the course as a small line.
+"""A patient at a glance, and the measurements of a record as rows: name, values in the order of time, a small line.
+
+The glance is the chart of structured facts (`records/patient_chart.py`). Each opens the document that states it.
 
 Only structured facts are read: laboratory values, vital signs and other observations. Nothing is read out of the text
 of notes.
@@ -8,17 +10,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from epicrisis.core.clinical_facts import ClinicalFact
 from epicrisis.core.fact_kinds import VALUE_KINDS, FactKind
 from epicrisis.core.printable import printable
-from epicrisis.records.fact_questions.record import PatientFacts
+from epicrisis.core.types import Passage
+from epicrisis.records.fact_questions.record import PatientFacts, read_fact_record
+from epicrisis.records.patient_chart import ChartCourse, build_chart
 
 MAX_VALUES = 6
 """Values of one row, the last ones. The row says how many came before."""
 WIDTH, HEIGHT, EDGE = 96, 24, 3
 _ROUTINE = frozenset({"", "final", "completed"})
 """Statuses that a value does not repeat."""
+
+
+MAX_LAST_VALUES = (6, 4)
+"""Laboratory values and others of the first screen, the newest first. All others follow in a fold."""
+_NOW = frozenset({"current", "uncertain"})
+_HIDDEN = frozenset({"withdrawn"})
+_FLAGS = (("(high", "above"), ("(low", "below"), ("(H", "above"), ("(L", "below"))
+"""How sources mark values outside the range of reference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +60,17 @@ class MeasurementRow:
     """The course in words."""
     kind: FactKind
 
+    @property
+    def last(self) -> str:
+        """The last value with its unit."""
+        text = self.values[-1].text
+        return text if self.unit == "" or self.unit in text else f"{text} {self.unit}"
+
+    @property
+    def flag(self) -> str:
+        """`above` or `below` the range of reference, as the source marks the last value, or empty."""
+        return next((flag for mark, flag in _FLAGS if mark in self.values[-1].text), "")
+
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
@@ -58,6 +82,17 @@ class Measurements:
 
 
 NO_MEASUREMENTS = Measurements()
+
+
+@dataclass(frozen=True, slots=True)
+class CourseView:
+    """A problem, an allergy or a medication."""
+
+    text: str
+    remark: str
+    """Since when, until when, and what is uncertain."""
+    document_id: str
+    """The document of its last statement."""
 
 
 def list_measurements(record: PatientFacts, document_ids: Iterable[str]) -> Measurements:
@@ -123,3 +158,46 @@ def _draw(numbers: Sequence[float]) -> str:
         y = HEIGHT - EDGE - (number - low) * scale if scale else HEIGHT / 2
         points.append(f"{EDGE + place * step:.1f},{y:.1f}")
     return " ".join(points)
+
+
+def describe_chart(passages: Sequence[Passage]) -> dict[str, Any] | None:
+    """Return the first screen of a patient. None without structured facts: the notes may say what they do not."""
+    facts = read_fact_record(passages)
+    if facts is None:
+        return None
+    courses = build_chart(passages).courses
+    rows = list_measurements(facts, {passage.document_id for passage in passages}).rows
+    # The newest first; the order of the names decides within one time.
+    rows = tuple(sorted(rows, key=lambda row: row.values[-1].time, reverse=True))
+    laboratory = [row for row in rows if row.kind == "laboratory"]
+    others = [row for row in rows if row.kind != "laboratory"]
+    most, most_others = MAX_LAST_VALUES
+    return {
+        "allergies": _list_courses(courses, "allergy"),
+        "problems": _list_courses(courses, "problem"),
+        "medications": _list_courses(courses, "medication"),
+        "values": [*laboratory[:most], *others[:most_others]],
+        "more_values": [*laboratory[most:], *others[most_others:]],
+    }
+
+
+def _list_courses(courses: Iterable[ChartCourse], kind: FactKind) -> dict[str, list[CourseView]]:
+    """Return the courses of one kind, present and past."""
+    shown = [course for course in courses if course.kind == kind and course.state not in _HIDDEN]
+    return {
+        "current": [_view_course(course) for course in shown if course.state in _NOW],
+        "past": [_view_course(course) for course in shown if course.state not in _NOW],
+    }
+
+
+def _view_course(course: ChartCourse) -> CourseView:
+    # The month is enough at a glance: the document has the day.
+    first = (course.first or "")[:7]
+    until = (course.end or "")[:7]
+    days = f"{first} to {until}" if until > first else f"since {first}" if first and course.state in _NOW else first
+    remarks = [days, course.remark]
+    if course.state == "uncertain" and not course.remark:
+        remarks.append("uncertain")
+    name = " ".join(filter(None, (course.name, course.details)))
+    text, remark = printable(name), printable(", ".join(filter(None, remarks)))
+    return CourseView(text, remark, course.documents[-1])

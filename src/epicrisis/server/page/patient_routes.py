@@ -16,7 +16,7 @@ from epicrisis.server.page.document_view import DocumentView, build_document_vie
 from epicrisis.server.page.page_route import is_part
 from epicrisis.server.page.patient_view import (
     NoteMarks,
-    build_record_view,
+    describe_record,
     list_time_messages,
     mark_notes,
 )
@@ -71,7 +71,7 @@ async def show_record(
     notes, passages = await reader.read_record(body, caller)
     library = reader.resources.find(body.library).name
     marks = NoteMarks() if stored is None else mark_notes(stored)
-    record = build_record_view(notes, library, marks, passages)
+    record = describe_record(notes, library, marks, passages)
     return render(
         "record",
         record=record,

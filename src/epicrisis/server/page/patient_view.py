@@ -1,6 +1,6 @@
 """A patient's record as the page shows it: hospital stays and notes in the order of time.
 
-    view = build_record_view(notes, library="ward", marks=NoteMarks(left_out=frozenset({"note:1"})))
+    record = describe_record(notes, library="ward", marks=NoteMarks(left_out=frozenset({"note:1"})))
 
 All texts are printable; the templates escape them.
 """
@@ -11,17 +11,21 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from epicrisis.core.answers import Answer, Notice
 from epicrisis.core.dates import TimeRange
-from epicrisis.core.printable import count_noun, printable
+from epicrisis.core.printable import printable
 from epicrisis.core.types import Passage
-from epicrisis.library.patients import PatientRecord
 from epicrisis.records.fact_questions.record import PatientFacts, read_fact_record
 from epicrisis.report.study_table import list_shown_citations
 from epicrisis.retrieval.hospital_stays import HospitalStay, NoteTime, format_day, group_stays
-from epicrisis.server.page.chart_view import ChartView, build_chart_view
-from epicrisis.server.page.measurements import NO_MEASUREMENTS, Measurements, list_measurements
+from epicrisis.server.page.measurements import (
+    NO_MEASUREMENTS,
+    Measurements,
+    describe_chart,
+    list_measurements,
+)
 from epicrisis.server.page.stored_answers import StoredAnswer
 from epicrisis.server.reading import NoteEntry, PatientNotes
 
@@ -71,53 +75,29 @@ class TimelineEntry:
     measurements: Measurements = NO_MEASUREMENTS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordView:
-    """Everything the page shows of a patient."""
-
-    patient: str
-    library: str
-    heading: str
-    facts: tuple[str, ...]
-    entries: tuple[TimelineEntry, ...]
-    """The newest first."""
-    chart: ChartView | None
-    """None without structured facts."""
-    last_stay: TimelineEntry | None
-    key_notes: tuple[NoteRow, ...]
-    """Notes of the last stay that sum it up, the newest first."""
-    kinds: tuple[tuple[str, int], ...]
-    """The kinds of notes with their numbers, the most frequent first."""
-    left_out: int
-    """How many of the shown notes the time filter left out."""
-
-
-def build_record_view(
+def describe_record(
     notes: PatientNotes, library: str, marks: NoteMarks = NoteMarks(), passages: Sequence[Passage] = ()
-) -> RecordView:
-    """Return the view of a patient. `library` is the name of the library that holds the record.
+) -> dict[str, Any]:
+    """Return what the page shows of a patient. `library` is the name of the library that holds the record.
 
     Measurements are the structured facts of `passages`, which are those of the record.
     """
-    record = notes.patient
     rows = {note.id: _view_note(note, marks) for note in notes.notes}
+    # The newest first.
     entries = _list_entries(notes.notes, rows)
     if (facts := read_fact_record(passages)) is not None:
         entries = tuple(_add_measurements(entry, facts) for entry in entries)
     last_stay = next((entry for entry in entries if entry.is_stay), None)
-    kinds = Counter(row.kind for row in rows.values() if row.kind)
-    return RecordView(
-        patient=record.id,
-        library=library,
-        heading=printable(f"{record.name} ({record.id})" if record.name else record.id),
-        facts=_describe_patient(record),
-        entries=entries,
-        chart=build_chart_view(passages),
-        last_stay=last_stay,
-        key_notes=() if last_stay is None else _choose_key_notes(last_stay.notes),
-        kinds=tuple(kinds.most_common()),
-        left_out=sum(row.is_left_out for row in rows.values()),
-    )
+    return {
+        "patient": notes.patient,
+        "library": library,
+        "entries": entries,
+        "chart": describe_chart(passages),
+        "last_stay": last_stay,
+        "key_notes": () if last_stay is None else _choose_key_notes(last_stay.notes),
+        "kinds": Counter(row.kind for row in rows.values() if row.kind).most_common(),
+        "left_out": sum(row.is_left_out for row in rows.values()),
+    }
 
 
 def _add_measurements(entry: TimelineEntry, facts: PatientFacts) -> TimelineEntry:
@@ -142,18 +122,6 @@ def list_time_messages(answer: Answer) -> tuple[str, ...]:
     return tuple(dict.fromkeys(messages))
 
 
-def _describe_patient(record: PatientRecord) -> tuple[str, ...]:
-    first, last = (record.first or "")[:10], (record.last or "")[:10]
-    facts = (
-        f"born {record.born}" if record.born else "",
-        count_noun(record.encounters, "hospital stay"),
-        count_noun(record.notes, "note"),
-        f"{first} to {last}" if first else "",
-        f"record numbers {', '.join(record.numbers)}" if record.numbers else "",
-    )
-    return tuple(printable(fact) for fact in facts if fact)
-
-
 def _choose_key_notes(notes: Sequence[NoteRow]) -> tuple[NoteRow, ...]:
     """Return the notes that sum a stay up, or else its newest ones."""
     key_notes = [note for word in _KEY_WORDS for note in notes if word in f"{note.kind} {note.title}".casefold()]
@@ -161,11 +129,11 @@ def _choose_key_notes(notes: Sequence[NoteRow]) -> tuple[NoteRow, ...]:
 
 
 def _view_note(note: NoteEntry, marks: NoteMarks) -> NoteRow:
-    kind = printable(str(note.metadata.get("note_type") or ""))
+    kind = str(note.metadata.get("note_type") or "")
     return NoteRow(
         id=note.id,
-        title=printable(note.title) or kind or printable(note.id),
-        date=printable((note.date or "").replace("T", " ")),
+        title=note.title or kind or note.id,
+        date=(note.date or "").replace("T", " "),
         kind=kind,
         is_left_out=note.id in marks.left_out,
         citations=marks.citations.get(note.id, ()),
@@ -205,7 +173,7 @@ def _view_stay(stay: HospitalStay, rows: Mapping[str, NoteRow]) -> TimelineEntry
     dated = [note for note in reversed(stay.notes) if note.written is not None]
     undated = [note for note in stay.notes if note.written is None]
     notes = tuple(rows[note.document_id] for note in (*dated, *undated))
-    return TimelineEntry(printable(f"Hospital stay {stay.encounter}"), str(stay), notes, is_stay=True, remark=remark)
+    return TimelineEntry(f"Hospital stay {stay.encounter}", str(stay), notes, is_stay=True, remark=remark)
 
 
 def _view_outside(notes: Sequence[NoteTime], rows: Mapping[str, NoteRow]) -> Iterable[TimelineEntry]:

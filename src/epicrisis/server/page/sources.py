@@ -16,7 +16,6 @@ from epicrisis.pipeline.components import build_scope
 from epicrisis.pipeline.evidence import find_time_restriction
 from epicrisis.report.study_table import build_study_table, list_shown_citations
 from epicrisis.server.errors import NotFound
-from epicrisis.server.page.citation_cards import touches
 from epicrisis.server.page.document_view import (
     DocumentView,
     Highlight,
@@ -26,6 +25,7 @@ from epicrisis.server.page.document_view import (
 from epicrisis.server.page.evidence_map import list_ranked_documents, list_ranked_passages
 from epicrisis.server.page.pdf_view import PageImage, PdfViewer, find_file
 from epicrisis.server.page.stored_answers import AnswerStore, FollowUp, StoredAnswer
+from epicrisis.server.page.study_view import touches
 from epicrisis.server.questions import Inquiry
 from epicrisis.server.reading import offload
 from epicrisis.server.resources import OpenLibrary
