@@ -21,11 +21,12 @@ from epicrisis.core.answers import Answer
 from epicrisis.core.errors import StorageError
 from epicrisis.core.types import Question
 from epicrisis.pipeline.recording.runner import RecordStore
-from epicrisis.server import answer_files, job_folder, jobs
+from epicrisis.server import job_folder, jobs
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.page.stored_answers import ANSWERS_FOLDER, AnswerStore, StoredAnswer
 from epicrisis.server.streaming import EventStream
 from epicrisis.server.users import USERS_FILE, UserStore
+from epicrisis.system import local_only
 from tests.server.test_jobs import QUESTIONS, StallingModel, make_app, wait_until_ended
 from tests.server.test_patients import ANNA, ASK, Ward
 from tests.support.patient_records import recorder
@@ -254,7 +255,7 @@ def test_answer_on_full_disk_is_a_storage_error(tmp_path: Path, monkeypatch: pyt
     def fail(*_: Any) -> int:
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr(answer_files, "open_private", fail)
+    monkeypatch.setattr(local_only, "open_private", fail)
     with pytest.raises(StorageError, match="No space left"):
         AnswerStore(tmp_path / ANSWERS_FOLDER).add(StoredAnswer(answer=ANSWER, library="lib"))
 

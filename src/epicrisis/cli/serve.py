@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from epicrisis.core.answers import Notice
     from epicrisis.server.app import ServerOptions
     from epicrisis.server.identity_provider import IdentityProvider
+    from epicrisis.server.shared_state.database import StateDatabase
     from epicrisis.settings.settings import Settings
 
 _HOST_NAME = re.compile(r"[a-z0-9._-]+(:[0-9]{1,5})?|\[[0-9a-f:.]+\](:[0-9]{1,5})?|[0-9a-f.]*(:[0-9a-f.]*){2,}")
@@ -103,6 +104,7 @@ def serve(
     from epicrisis.server.app import ServerOptions
     from epicrisis.server.guards import GuardOptions
     from epicrisis.server.public_address import PublicAddress, split_port
+    from epicrisis.server.state import open_state
     from epicrisis.server.upload_reception import UploadLimits
     from epicrisis.settings.configuration import check_settings, choose_strategy
 
@@ -123,7 +125,8 @@ def serve(
     guard = GuardOptions(hosts, requires_key=not is_local or behind_proxy, address=public)
     settings, notices = choose_strategy(check_settings(flags.settings()))
     place = server_folder(folder)
-    provider = find_provider(place, settings, identity_provider)
+    database = open_state(place).database
+    provider = find_provider(place, settings, identity_provider, database)
     options = ServerOptions(
         max_running=max_questions,
         folder=place,
@@ -133,7 +136,7 @@ def serve(
         guard=guard,
         provider=provider,
     )
-    if may_change_log(place):
+    if database is not None and database.may_change_log():
         say(
             "note: this user of the database can change the access log: serve as a member of epicrisis_server", err=True
         )
@@ -166,14 +169,15 @@ def normalize_host(host: str) -> str:
     return f"[{name}]" if name.count(":") > 1 and not name.startswith("[") else name
 
 
-def find_provider(folder: Path, settings: Settings, file: Path | None = None) -> IdentityProvider | None:
+def find_provider(
+    folder: Path, settings: Settings, file: Path | None, database: StateDatabase | None
+) -> IdentityProvider | None:
     """Return the identity provider that the file or else the server's folder names, or None.
 
     Raises SettingsError for wrong settings, or if local_only is on and the provider is another machine.
     """
     from epicrisis.server.identity_provider import IdentityProvider
     from epicrisis.server.identity_provider_settings import PROVIDER_FILE, read_client_secret, read_provider_settings
-    from epicrisis.server.state import open_state
 
     chosen = read_provider_settings(folder, file)
     if chosen is None:
@@ -183,15 +187,7 @@ def find_provider(folder: Path, settings: Settings, file: Path | None = None) ->
             f"{PROVIDER_FILE}: local_only (--local-only) is on and {chosen.remote_host} is not this machine: name a "
             "provider on this machine, or turn local_only off"
         )
-    return IdentityProvider(chosen, read_client_secret(chosen), database=open_state(folder).database)
-
-
-def may_change_log(folder: Path) -> bool:
-    """Return whether the server's user of a database has more rights than it needs."""
-    from epicrisis.server.state import open_state
-
-    database = open_state(folder).database
-    return database is not None and database.may_change_log()
+    return IdentityProvider(chosen, read_client_secret(chosen), database=database)
 
 
 def check_files(certificate: Path | None, key: Path | None) -> None:

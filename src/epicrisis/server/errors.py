@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from fastapi.responses import JSONResponse
@@ -212,13 +212,9 @@ class Problem:
 
     def to_json(self) -> dict[str, Any]:
         """Return the body as JSON data."""
-        return {
-            "title": self.title,
-            "status": self.status,
-            "kind": self.kind,
-            "detail": self.detail,
-            "cure": self.cure,
-        }
+        values = asdict(self)
+        del values["retry_after"]
+        return values
 
 
 _PROBLEM_CONTENT = {

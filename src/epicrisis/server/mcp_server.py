@@ -14,7 +14,7 @@ import getpass
 import logging
 import os
 import re
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -31,7 +31,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from epicrisis.core.answers import Answer, Answered, Event
 from epicrisis.core.errors import EpicrisisError, InputError
 from epicrisis.core.strategy_names import StrategyName
-from epicrisis.core.types import Question, Scope
+from epicrisis.core.types import Passage, Question, Scope
 from epicrisis.library.patient_check import check_patient, resolve_patient
 from epicrisis.server.access import find_known_patient
 from epicrisis.server.answer_steps import describe_step
@@ -47,7 +47,7 @@ from epicrisis.server.mcp_results import (
     describe_ranking,
 )
 from epicrisis.server.questions import MAX_QUESTION_CHARACTERS, QuestionBody, Questions
-from epicrisis.server.reading import LibraryReader, ReadBody, SearchBody, offload
+from epicrisis.server.reading import DocumentText, LibraryReader, ReadBody, SearchBody, offload
 from epicrisis.server.resources import MAX_K, OpenLibrary, RequestSettings
 from epicrisis.server.users import LOCAL, Caller, find_caller
 from epicrisis.system.local_only import HAS_OWNERS
@@ -271,19 +271,19 @@ class LibraryTools:
 
     async def read_passage(self, passage_id: str, context: Context[None, Any]) -> str:
         """Return a passage of the literature with its source, fenced as data."""
-        return await self._read_passage(context, None, passage_id)
+        return await self._read(self.reader.read_passage, context, None, passage_id)
 
     async def read_document(self, document_id: str, context: Context[None, Any]) -> str:
         """Return a document of the literature with its source, fenced as data."""
-        return await self._read_document(context, None, document_id)
+        return await self._read(self.reader.read_document, context, None, document_id)
 
     async def read_record_passage(self, patient: str, passage_id: str, context: Context[None, Any]) -> str:
         """Return a passage in the scope of a patient with its source, fenced as data."""
-        return await self._read_passage(context, patient, passage_id)
+        return await self._read(self.reader.read_passage, context, patient, passage_id)
 
     async def read_record_document(self, patient: str, document_id: str, context: Context[None, Any]) -> str:
         """Return a note or document in the scope of a patient with its source, fenced as data."""
-        return await self._read_document(context, patient, document_id)
+        return await self._read(self.reader.read_document, context, patient, document_id)
 
     async def _answer(
         self,
@@ -316,20 +316,18 @@ class LibraryTools:
             text = describe_answer(answer)
         return _send(text, result)
 
-    async def _read_document(self, context: Context[None, Any], patient: str | None, document_id: str) -> str:
-        """Return the text of a document. Raises ResourceNotFoundError, also for one outside the scope."""
+    async def _read(
+        self,
+        read: Callable[[ReadBody, Caller], Awaitable[DocumentText | Passage]],
+        context: Context[None, Any],
+        patient: str | None,
+        id_: str,
+    ) -> str:
+        """Return the text of a document or passage. Raises ResourceNotFoundError, also for one outside the scope."""
         with _errors_as_text(self.reader.resources.hide_paths, ResourceNotFoundError):
             caller, resolved = await self._identify(context, patient)
-            body = ReadBody(id=document_id, library=self.library.name, patient=resolved)
-            document = await self.reader.read_document(body, caller)
-            return describe_passage(document.to_passage(), Scope(patient=resolved))
-
-    async def _read_passage(self, context: Context[None, Any], patient: str | None, passage_id: str) -> str:
-        """Return the text of a passage. Raises ResourceNotFoundError, also for one outside the scope."""
-        with _errors_as_text(self.reader.resources.hide_paths, ResourceNotFoundError):
-            caller, resolved = await self._identify(context, patient)
-            body = ReadBody(id=passage_id, library=self.library.name, patient=resolved)
-            passage = await self.reader.read_passage(body, caller)
+            found = await read(ReadBody(id=id_, library=self.library.name, patient=resolved), caller)
+            passage = found if isinstance(found, Passage) else found.to_passage()
             return describe_passage(passage, Scope(patient=resolved))
 
     async def _identify(self, context: Context[None, Any], patient: str | None) -> tuple[Caller, str | None]:

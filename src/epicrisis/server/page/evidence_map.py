@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from epicrisis.core.answers import Answer, PartialAnswer, Retrieved, SentencesSelected
-from epicrisis.core.printable import count_noun, printable
+from epicrisis.core.printable import count_noun, printable, shorten
 from epicrisis.core.question_options import first_same_option
 from epicrisis.core.references import name_document
 from epicrisis.core.types import CharacterSpan, CountUnit, Passage, SearchTops
-from epicrisis.report.answer_content import describe_choice
 from epicrisis.report.study_table import list_shown_citations
 
 PartVerdict: TypeAlias = Literal["supports", "contradicts", "relevant", "nothing", "failed", "unread"]
@@ -64,19 +63,19 @@ class StripCell:
         return f"Rank {self.rank}: {self.title}{part}: {STATEMENT_LABELS[self.statement]}{cited}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartView:
-    """One part of the evidence and what it said."""
+@dataclass(frozen=True, slots=True)
+class MapPart:
+    """One part of the evidence, and what it said."""
 
-    number: int
-    """From 1."""
-    colour: int
+    partial: PartialAnswer
     statement: PartVerdict
     ranks: str
     """The ranks it read, such as `1-8`."""
-    text: str
-    choice: str
-    quotations: tuple[str, ...]
+
+    @property
+    def colour(self) -> int:
+        """The number of its colour in the style sheet."""
+        return self.partial.partition % _PART_COLOURS
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,7 @@ class EvidenceMap:
     """The drawings of an answer."""
 
     cells: tuple[StripCell, ...]
-    parts: tuple[PartView, ...]
+    parts: tuple[MapPart, ...]
     statements: tuple[tuple[PartVerdict, str], ...]
     """The statements in the strip, with their labels, for its legend."""
     width: int
@@ -237,19 +236,10 @@ def _judge_document(answer: Answer, document_id: str, citations: tuple[int, ...]
     return "relevant" if citations else "unread"
 
 
-def _describe_part(answer: Answer, partial: PartialAnswer, cells: tuple[StripCell, ...]) -> PartView:
-    number = partial.partition + 1
-    ranks = [cell.rank for cell in cells if cell.part == number]
-    text = partial.failure.message if partial.failure is not None else partial.text
-    return PartView(
-        number=number,
-        colour=partial.partition % _PART_COLOURS,
-        statement=_judge_part(answer, partial),
-        ranks=_join_ranks(ranks) or count_noun(len(partial.passages), "passage"),
-        text=printable(text),
-        choice=describe_choice(answer, partial.choice) if partial.choice in answer.question.options else "",
-        quotations=tuple(printable(quotation.text) for quotation in partial.quotations if quotation.verified),
-    )
+def _describe_part(answer: Answer, partial: PartialAnswer, cells: tuple[StripCell, ...]) -> MapPart:
+    ranks = [cell.rank for cell in cells if cell.part == partial.partition + 1]
+    words = _join_ranks(ranks) or count_noun(len(partial.passages), "passage")
+    return MapPart(partial, _judge_part(answer, partial), words)
 
 
 def _join_ranks(ranks: list[int]) -> str:
@@ -316,7 +306,11 @@ def _draw_chart(
         names: list[RankedName] = []
         for index, identifier in enumerate(ids):
             title = printable(titles.get(identifier) or identifier)
-            names.append(RankedName(places[identifier], index + 1, _shorten(title), title, identifier in shared))
+            names.append(
+                RankedName(
+                    places[identifier], index + 1, shorten(title, _LABEL_CHARACTERS), title, identifier in shared
+                )
+            )
         columns.append(tuple(names))
     lines = tuple((heights[0][identifier], heights[1][identifier]) for identifier in dense if identifier in shared)
     longest = max(len(dense), len(words))
@@ -331,10 +325,6 @@ def _draw_chart(
             "words."
         ),
     )
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= _LABEL_CHARACTERS else f"{text[: _LABEL_CHARACTERS - 1].rstrip()}…"
 
 
 def _warn(answer: Answer) -> list[str]:

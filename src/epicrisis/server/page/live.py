@@ -26,7 +26,7 @@ from epicrisis.core.answers import (
     TextDelta,
     Voted,
 )
-from epicrisis.core.printable import printable
+from epicrisis.core.printable import count_noun, printable
 from epicrisis.core.references import name_document
 from epicrisis.core.types import Passage
 from epicrisis.report.answer_content import QUIET_NOTICES
@@ -195,14 +195,14 @@ def describe_step(event: Event) -> tuple[str, bool]:
     """Return an event in plain words, and whether it tells of a problem. Empty for events that are not displayed."""
     match event:
         case Retrieved():
-            return f"The search found {_count(len(event.ranking.hits), 'passage')}.", not event.ranking.hits
+            return f"The search found {count_noun(len(event.ranking.hits), 'passage')}.", not event.ranking.hits
         case SentencesSelected():
-            return f"Selected {_count(len(event.sentences), 'sentence')}.", False
+            return f"Selected {count_noun(len(event.sentences), 'sentence')}.", False
         case PreflightChecked():
             agree = "agree" if event.verdict.rankings_agree else "disagree"
             return f"The rankings {agree}: {event.verdict.reason}.", False
         case MapStarted():
-            return f"Reading part {event.partition + 1}: {_count(len(event.passages), 'passage')}.", False
+            return f"Reading part {event.partition + 1}: {count_noun(len(event.passages), 'passage')}.", False
         case MapFinished():
             state = event.partial.state
             return f"Part {event.partial.partition + 1} {_STATES[state]}.", event.partial.is_unread
@@ -215,7 +215,3 @@ def describe_step(event: Event) -> tuple[str, bool]:
         case Notice() if event.kind not in QUIET_NOTICES:
             return event.message, True
     return "", False
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

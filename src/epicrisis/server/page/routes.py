@@ -79,7 +79,7 @@ def make_absent_run_routes() -> APIRouter:
 
     @router.get("/runs")
     async def run_page(_: CurrentCaller) -> Response:
-        return html_response(render("runs", runs=(), has_folder=False, page="runs"))
+        return html_response(render("runs", runs={}, has_folder=False, page="runs"))
 
     @router.get(f"{PREFIX}/runs")
     async def run_list(_: CurrentCaller) -> DataResponse:

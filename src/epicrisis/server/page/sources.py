@@ -102,7 +102,7 @@ async def store_answer(
         owner=inquiry.caller.owner,
         reason=inquiry.reason,
         left_out=await list_left_out(inquiry, answer),
-        settings=settings,
+        settings=dict(settings),
         follow_up=follow_up,
     )
     return await asyncio.to_thread(answers.add, stored)

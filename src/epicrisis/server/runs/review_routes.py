@@ -39,20 +39,14 @@ _NO_CHOICE = "choose which answer is better, or that they are the same"
 
 @dataclass(frozen=True, slots=True)
 class ReviewPages:
-    """What the pages of reviews read and write. Without a store, the server keeps no reviews."""
+    """What the pages of reviews read and write."""
 
-    store: ReviewStore | None
+    store: ReviewStore
     runs: RunFolder
-    users: UserStore | None
-    log: AccessLog | None
+    users: UserStore
+    log: AccessLog
     sessions: Sessions | None = None
     """The users of the identity provider, if the server has one."""
-
-    def require_store(self) -> ReviewStore:
-        """Return the store. Raises NotFound without one."""
-        if self.store is None:
-            raise NotFound("the server keeps no reviews: start it with a folder of its own")
-        return self.store
 
     def list_reviewers(self) -> dict[str, Caller]:
         """Return the users whom a review may name: those of the file by name, others by owner id, which has a colon.
@@ -60,7 +54,7 @@ class ReviewPages:
         Of the users of an identity provider those are known who signed in within a day.
         """
         reviewers: dict[str, Caller] = {}
-        for name, user in ({} if self.users is None else self.users.users()).items():
+        for name, user in self.users.users().items():
             reviewers[name] = user.as_caller(name)
         for caller in () if self.sessions is None else self.sessions.list_owners():
             reviewers[caller.owner] = caller
@@ -68,13 +62,12 @@ class ReviewPages:
 
     async def open(self, review_id: str, caller: Caller) -> tuple[BlindReview, ReviewState]:
         """Return a review that the caller may judge or administer, with its verdicts. Raises NotFound otherwise."""
-        store = self.require_store()
-        review = await asyncio.to_thread(store.find, review_id)
+        review = await asyncio.to_thread(self.store.find, review_id)
         if not may_read(review, caller):
             await self.record(caller, "review", review, None, (), outcome="refused")
         if not (is_reviewer(review, caller) or administers(review, caller)):
             raise NotFound("the server has no such review that you may read")
-        return review, await asyncio.to_thread(store.read_state, review_id)
+        return review, await asyncio.to_thread(self.store.read_state, review_id)
 
     async def open_turn(
         self, review_id: str, number: int, caller: Caller
@@ -119,8 +112,6 @@ class ReviewPages:
     ) -> None:
         """Write to the access log what was read of a review about patients."""
         if review.plan.holds_patients:
-            if self.log is None:
-                raise NotFound("the server keeps no access log, so it shows no answers about patients")
             name, runs = caller.log_name, ", ".join(review.plan.runs)
             await self.log.record(name, action, runs, patient, documents, user_id=caller.owner, outcome=outcome)
 
@@ -157,8 +148,8 @@ def _add_starting(router: APIRouter, pages: ReviewPages) -> None:
     @router.get("/reviews")
     async def reviews(caller: CurrentCaller) -> Response:
         rows = await asyncio.to_thread(_list_reviews, pages, caller)
-        values = {"reviews": rows, "may_start": is_administrator(caller), "has_store": pages.store is not None}
-        return html_response(render("reviews", **values, page="reviews"))
+        page = render("reviews", reviews=rows, may_start=is_administrator(caller), page="reviews")
+        return html_response(page)
 
     @router.get("/reviews/new")
     async def start_page(caller: CurrentCaller) -> Response:
@@ -166,7 +157,6 @@ def _add_starting(router: APIRouter, pages: ReviewPages) -> None:
 
     @router.post("/reviews")
     async def start(request: Request, caller: CurrentCaller) -> Response:
-        store = pages.require_store()
         _require_administrator(caller)
         form = StartForm()
         try:
@@ -176,7 +166,7 @@ def _add_starting(router: APIRouter, pages: ReviewPages) -> None:
             problem = describe_error(error)
             page = await _render_start(pages, caller, form, [problem.detail])
             return html_response(page, problem.status)
-        await asyncio.to_thread(store.add, review)
+        await asyncio.to_thread(pages.store.add, review)
         return RedirectResponse(f"/reviews/{review.plan.id}", status_code=303)
 
 
@@ -204,7 +194,7 @@ def _add_judging(router: APIRouter, pages: ReviewPages) -> None:
             problem = describe_error(error)
             return html_response(_render_turn(review, state, caller, turn, fault=problem.detail), problem.status)
         await _save(pages, review, caller, turn, form)
-        state = await asyncio.to_thread(pages.require_store().read_state, review_id)
+        state = await asyncio.to_thread(pages.store.read_state, review_id)
         if form.place is None and not form.is_skipped:
             # Criteria and remark are kept all the same.
             return html_response(_render_turn(review, state, caller, turn, fault=_NO_CHOICE))
@@ -226,13 +216,13 @@ def _add_results(router: APIRouter, pages: ReviewPages) -> None:
     @router.post("/reviews/{review_id}/close")
     async def close(review_id: str, caller: CurrentCaller) -> Response:
         await pages.administer(review_id, caller)
-        await asyncio.to_thread(pages.require_store().close, review_id, caller.owner)
+        await asyncio.to_thread(pages.store.close, review_id, caller.owner)
         return RedirectResponse(f"/reviews/{review_id}/results", status_code=303)
 
     @router.post("/reviews/{review_id}/delete")
     async def delete(review_id: str, caller: CurrentCaller) -> Response:
         await pages.administer(review_id, caller)
-        await asyncio.to_thread(pages.require_store().remove, review_id)
+        await asyncio.to_thread(pages.store.remove, review_id)
         return RedirectResponse("/reviews", status_code=303)
 
     @router.get("/reviews/{review_id}/results")
@@ -253,10 +243,9 @@ def _add_results(router: APIRouter, pages: ReviewPages) -> None:
 
 def _list_reviews(pages: ReviewPages, caller: Caller) -> list[ReviewRow]:
     rows: list[ReviewRow] = []
-    if pages.store is not None:
-        for review in pages.store.list():
-            if is_reviewer(review, caller) or administers(review, caller):
-                rows.append(_view_row(review, pages.store.read_state(review.plan.id), caller))
+    for review in pages.store.list():
+        if is_reviewer(review, caller) or administers(review, caller):
+            rows.append(_view_row(review, pages.store.read_state(review.plan.id), caller))
     return rows
 
 
@@ -273,7 +262,6 @@ def _require_administrator(caller: Caller) -> None:
 async def _render_start(pages: ReviewPages, caller: Caller, form: StartForm, faults: Sequence[str] = ()) -> str:
     """Return the form that starts a review. Raises AccessDenied, and NotFound without a folder of runs."""
     _require_administrator(caller)
-    pages.require_store()
     if pages.runs.path is None:
         raise NotFound(NO_FOLDER)
     manifests = await asyncio.to_thread(pages.runs.list_runs, caller)
@@ -347,7 +335,7 @@ async def _save(pages: ReviewPages, review: BlindReview, caller: Caller, turn: R
         criteria={name: turn.translate(place) for name, place in form.criteria.items()},
         remark=form.remark,
     )
-    await asyncio.to_thread(pages.require_store().save, review.plan.id, verdict)
+    await asyncio.to_thread(pages.store.save, review.plan.id, verdict)
 
 
 def _download(text: str, media_type: str, name: str) -> Response:

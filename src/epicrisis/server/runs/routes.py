@@ -22,21 +22,21 @@ def add_run_routes(app: FastAPI, folder: Path | None, state: ServerState | None,
 
     `sessions`: the users of the identity provider, if the server has one.
     """
-    log, users, reviews = None, None, None
-    if state is not None:
-        log, users, reviews = state.log, state.users, ReviewStore(state.open_review_items())
-    runs = RunFolder(folder, log)
+    runs = RunFolder(folder, None if state is None else state.log)
     app.include_router(make_run_routes(runs))
     pages = APIRouter(route_class=PageRoute, include_in_schema=False, default_response_class=Response)
     add_run_pages(pages, runs)
     add_comparison_pages(pages, runs)
-    add_review_pages(pages, ReviewPages(reviews, runs, users, log, sessions))
+    reviews = None
+    if state is not None:
+        reviews = ReviewStore(state.open_review_items())
+        add_review_pages(pages, ReviewPages(reviews, runs, state.users, state.log, sessions))
     app.include_router(pages)
 
     def list_items() -> list[MenuItem]:
         has_runs = runs.has_runs()
         items = [("/runs", "Runs", "runs")] if has_runs else []
-        if has_runs or (reviews is not None and reviews.has_reviews()):
+        if reviews is not None and (has_runs or reviews.has_reviews()):
             items.append(("/reviews", "Reviews", "reviews"))
         return items
 

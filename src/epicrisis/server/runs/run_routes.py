@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +12,6 @@ from fastapi import Path as PathParameter
 from starlette.responses import HTMLResponse, Response
 
 from epicrisis.core.errors import InputError
-from epicrisis.core.printable import printable
 from epicrisis.evaluation.experiments.run_findings import read_findings
 from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, RunManifest, read_manifest
 from epicrisis.privacy.access_log import AccessLog, AccessOutcome, build_entry
@@ -98,16 +96,6 @@ class RunFolder:
         return cached[1]
 
 
-@dataclass(frozen=True, slots=True)
-class RunRow:
-    """A run in the list. All texts are printable."""
-
-    name: str
-    """As the folder is called, for the address."""
-    label: str
-    facts: tuple[tuple[str, str], ...]
-
-
 def make_run_routes(runs: RunFolder) -> APIRouter:
     """Return the routes of runs for programs."""
     router = APIRouter(prefix=f"{PREFIX}/runs", tags=["Runs"])
@@ -138,8 +126,8 @@ def add_run_pages(router: APIRouter, runs: RunFolder) -> None:
     @router.get("/runs")
     async def run_list(caller: CurrentCaller) -> Response:
         manifests = await asyncio.to_thread(runs.list_runs, caller)
-        rows = [view_run(name, manifest) for name, manifest in manifests.items()]
-        return html_response(render("runs", runs=rows, has_folder=runs.path is not None, page="runs"))
+        facts = {name: list_facts(manifest) for name, manifest in manifests.items()}
+        return html_response(render("runs", runs=facts, has_folder=runs.path is not None, page="runs"))
 
     @router.get("/runs/{name}/report")
     async def report(name: str, caller: CurrentCaller) -> Response:
@@ -147,22 +135,19 @@ def add_run_pages(router: APIRouter, runs: RunFolder) -> None:
         return HTMLResponse(page, headers={**HEADERS, "Content-Security-Policy": REPORT_POLICY})
 
 
-def view_run(name: str, manifest: RunManifest) -> RunRow:
-    """Return a run as a row of the list."""
+def list_facts(manifest: RunManifest) -> list[tuple[str, str]]:
+    """Return what the list says of a run, as name and value."""
     recipe: Mapping[str, Any] = manifest.plan.recipe
-    settings = recipe.get("settings", {})
-    models: set[str] = set()
-    for model in recipe.get("models", {}).values():
-        models.add(str(model.get("name")))
+    models = {str(model.get("name")) for model in recipe.get("models", {}).values()}
     states = [f"{count:,} {state}" for state, count in manifest.states.items()]
     facts = (
         ("Questions", f"{manifest.cases:,} of {manifest.plan.dataset.get('name', 'an unnamed set')}"),
-        ("Strategy", str(settings.get("strategy", ""))),
+        ("Strategy", str(recipe.get("settings", {}).get("strategy", ""))),
         ("Models", ", ".join(sorted(models))),
         ("Outcome", ", ".join(states)),
         ("State", "" if manifest.complete else "not complete: some questions have no answer"),
     )
-    return RunRow(name, printable(name), tuple((label, printable(value)) for label, value in facts if value))
+    return [(name, value) for name, value in facts if value]
 
 
 def reads_every_patient(caller: Caller) -> bool:
