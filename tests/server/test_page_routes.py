@@ -19,7 +19,7 @@ from epicrisis.core.answers import Answer
 from epicrisis.core.types import Question
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.page.exports import FORMATS
-from epicrisis.server.page.static_files import MANIFEST, NAMES, read_static_files
+from epicrisis.server.page.static_files import NAMES, read_static_files
 from epicrisis.server.page.stored_answers import AnswerStore, StoredAnswer
 from epicrisis.server.users import USERS_FILE, UserStore
 from tests.support.pages import Page, ask, demo_documents, open_page, quoting_model
@@ -314,14 +314,14 @@ def test_page_with_its_files_is_light(app: FastAPI) -> None:
 
 def test_vendored_files_are_those_of_the_manifest() -> None:
     folder = package_files.files("epicrisis.server.page").joinpath("static")
-    entries = json.loads(folder.joinpath(MANIFEST).read_text(encoding="utf-8"))
+    entries = json.loads(folder.joinpath("vendored.json").read_text(encoding="utf-8"))
     for entry in entries:
         assert hashlib.sha256(folder.joinpath(entry["file"]).read_bytes()).hexdigest() == entry["sha256"]
         assert entry["version"]
     own = {"page.css", "page.js", "icon.svg"}
     assert {entry["file"] for entry in entries} | own == set(NAMES)
     present = {path.name for path in folder.iterdir()}
-    assert present == {*NAMES, MANIFEST}
+    assert present == {*NAMES, "vendored.json"}
 
 
 @pytest.mark.slow

@@ -23,8 +23,6 @@ JobState: TypeAlias = Literal["running", "done", "cancelled", "stopped"]
 class JobQuestion(RequestBody):
     """A question of a job."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     id: Annotated[str | None, Field(max_length=200, description="Default: its number, from 1.")] = None
     question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS)
     options: Options = None
@@ -35,8 +33,6 @@ class JobBody(RequestBody):
     """Questions to answer in the background, with the same settings."""
 
     model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
         json_schema_extra={
             "examples": [
                 {

@@ -143,8 +143,6 @@ class StreamOptions(BaseModel):
 class ChatExtension(RequestBody):
     """What a question of epicrisis has and a chat has not. Clients send it as an extra field of the body."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     library: LibraryName = None
     patient: PatientId = None
     options: Options = Field(None, description="Options of a multiple-choice question.")
@@ -157,7 +155,6 @@ class ChatBody(RequestBody):
 
     model_config = ConfigDict(
         extra="allow",
-        frozen=True,
         json_schema_extra={
             "examples": [
                 {

@@ -52,8 +52,6 @@ class QuestionBody(RequestBody):
     """A question, and how to answer it."""
 
     model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
         json_schema_extra={
             "examples": [
                 {"question": "Does low-dose aspirin lower the risk of preterm pre-eclampsia?"},

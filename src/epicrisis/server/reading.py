@@ -43,9 +43,7 @@ class SearchBody(RequestBody):
     """A query, and where to search."""
 
     model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        json_schema_extra={"examples": [{"query": "aspirin in pregnancy", "settings": {"k": 5, "by": "hybrid"}}]},
+        json_schema_extra={"examples": [{"query": "aspirin in pregnancy", "settings": {"k": 5, "by": "hybrid"}}]}
     )
 
     query: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, description="Words or a question.")
@@ -58,7 +56,7 @@ class SearchBody(RequestBody):
 class ReadBody(RequestBody):
     """The id of a document or passage, and the patient whose record holds it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra={"examples": [{"id": "pubmed:28657417"}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"id": "pubmed:28657417"}]})
 
     id: DocumentId
     library: LibraryName = None
@@ -69,7 +67,7 @@ class ReadBody(RequestBody):
 class PatientBody(RequestBody):
     """A patient of a library."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra={"examples": [{"patient": "10083814"}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"patient": "10083814"}]})
 
     patient: Annotated[str, Field(min_length=1, max_length=200, description="Id or record number of the patient.")]
     library: LibraryName = None

@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import attrgetter
 
-from epicrisis.core.printable import printable, split_printable_lines
-from epicrisis.core.prompts import MARK_LABELS
-from epicrisis.core.references import Link, build_reference, find_document_study, name_document
+from epicrisis.core.printable import split_printable_lines
+from epicrisis.core.references import Reference, build_reference, find_document_study
 from epicrisis.core.types import CharacterSpan, Passage
 from epicrisis.corpus.pdf_pages import PageBoxes
 from epicrisis.server.white_space import fill_gap
@@ -41,19 +40,14 @@ class TextPiece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentView:
-    """Everything the page shows of a document. All texts are printable."""
+    """Everything the page shows of a document."""
 
-    document_id: str
-    title: str
-    reference: str
+    source: Passage
+    """The passage at the highlight, which tells what the document is."""
+    reference: Reference
     design: str
-    year: str
-    marks: tuple[str, ...]
-    links: tuple[Link, ...]
+    """The kind of a note, or the type of a study."""
     pieces: tuple[TextPiece, ...]
-    place: str = ""
-    """The section and page of the highlight, if known."""
-    is_note: bool = False
     title_is_highlighted: bool = False
     remarks: tuple[str, ...] = ()
     """What the reader should know of the shown text: parts left out, a highlight that is not there."""
@@ -86,7 +80,6 @@ def build_document_view(passages: Sequence[Passage], highlight: Highlight | None
     reference = build_reference(source)
     study = find_document_study(source.document_id, ordered)
     pieces, remarks = _split_text(ordered, highlight, complete)
-    title_is_highlighted = highlight.in_title
     if highlight.in_title:
         remarks.append("The quoted words are in the title of the document.")
     elif not is_reading and not any(piece.is_highlighted for piece in pieces):
@@ -94,17 +87,11 @@ def build_document_view(passages: Sequence[Passage], highlight: Highlight | None
     elif highlight.is_passage:
         remarks.append("The document does not contain the quoted words. The highlight is the passage that was read.")
     return DocumentView(
-        document_id=printable(source.document_id),
-        title=printable(name_document(source.title, source.document_id)),
-        reference=printable(reference.describe("", source.source, source.date)),
-        design=printable(reference.note_type or (study.label if study else "")),
-        year=printable(reference.year),
-        marks=tuple(MARK_LABELS[mark] for mark in source.marks),
-        links=reference.links,
+        source=source,
+        reference=reference,
+        design=reference.note_type or (study.label if study else ""),
         pieces=tuple(pieces),
-        place=printable(reference.describe_place()),
-        is_note=source.patient is not None,
-        title_is_highlighted=title_is_highlighted,
+        title_is_highlighted=highlight.in_title,
         remarks=tuple(remarks),
     )
 

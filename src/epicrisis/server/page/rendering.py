@@ -12,6 +12,7 @@ from urllib.parse import quote
 from starlette.responses import HTMLResponse
 
 from epicrisis.core.printable import count_noun, format_seconds
+from epicrisis.core.prompts import MARK_LABELS
 from epicrisis.core.references import name_document
 from epicrisis.report.templates import build_environment
 from epicrisis.server.page.evidence_map import STATEMENT_LABELS
@@ -73,6 +74,7 @@ def _environment() -> Environment:
     environment.globals["statements"] = STATEMENT_LABELS
     environment.globals["page"] = ""
     environment.globals["name_document"] = name_document
+    environment.globals["mark_labels"] = MARK_LABELS
     environment.globals["document_address"] = find_document_address
     environment.filters["sentence"] = make_sentence
     environment.filters["moment"] = format_moment

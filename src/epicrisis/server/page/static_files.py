@@ -13,7 +13,6 @@ from importlib import resources
 
 _MEDIA_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 NAMES = ("page.css", "page.js", "icon.svg", "htmx.min.js", "hx-sse.min.js")
-MANIFEST = "vendored.json"
 
 
 @dataclass(frozen=True, slots=True)
