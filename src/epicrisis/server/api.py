@@ -78,7 +78,7 @@ def make_question_routes(questions: Questions) -> APIRouter:
         if body.stream:
             place = questions.take_place(caller)
             events = questions.events(inquiry, place=place)
-            return EventStream(keep_alive(stream_events(events, hide, body.references)), on_end=place.release)
+            return EventStream(keep_alive(stream_events(events, hide, body.references)), on_end=place.close)
         answer = await run_while_connected(questions.answer(inquiry), request.receive)
         data = to_json(answer)
         if not body.trace:

@@ -43,7 +43,7 @@ from epicrisis.server.openai_reply import ReplyMessage, count_usage, describe_ou
 from epicrisis.server.openai_request import ChatBody, Conversation, read_conversation
 from epicrisis.server.page.sources import store_answer
 from epicrisis.server.page.stored_answers import AnswerStore
-from epicrisis.server.questions import Inquiry, QuestionBody, QuestionPlace, Questions
+from epicrisis.server.questions import Inquiry, QuestionBody, Questions
 from epicrisis.server.resources import OpenLibrary
 from epicrisis.server.streaming import EventStream, keep_alive, run_while_connected
 from epicrisis.server.users import Caller, CurrentCaller
@@ -144,7 +144,7 @@ class Chats:
         return await self.questions.prepare(question, caller)
 
     async def answer(
-        self, inquiry: Inquiry, conversation: Conversation, body: ChatBody, base: str, place: QuestionPlace
+        self, inquiry: Inquiry, conversation: Conversation, body: ChatBody, base: str, place: ExitStack
     ) -> AsyncGenerator[str | FinishedChat, None]:
         """Yield the steps in words, and last the finished chat. Closing the generator cancels the calls.
 
@@ -216,7 +216,7 @@ def make_openai_routes(questions: Questions, answers: AnswerStore) -> APIRouter:
             else:
                 inquiry = await chats.prepare(body, conversation, caller)
                 place = questions.take_place(caller)
-                stack.callback(place.release)
+                stack.callback(place.close)
                 steps = chats.answer(inquiry, conversation, body, str(request.base_url), place)
             head = {"id": f"chatcmpl-{secrets.token_urlsafe(16)}", "created": int(time.time()), "model": body.model}
             if body.stream:

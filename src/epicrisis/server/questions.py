@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import ExitStack, aclosing
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Annotated, cast
 
 from pydantic import BeforeValidator, ConfigDict, Field
@@ -94,19 +93,6 @@ class Inquiry:
         return replace(self, question=replace(self.question, id=id_))
 
 
-class QuestionPlace:
-    """A place among the running questions. `release` gives it back once, however often it is called."""
-
-    def __init__(self, release: Callable[[], None]) -> None:
-        self._release: Callable[[], None] | None = release
-
-    def release(self) -> None:
-        """Give the place back."""
-        release, self._release = self._release, None
-        if release is not None:
-            release()
-
-
 class Questions:
     """Answers questions, up to `limit` at the same time."""
 
@@ -142,7 +128,7 @@ class Questions:
         return Inquiry(question, library, pipeline, caller, reason)
 
     async def events(
-        self, inquiry: Inquiry, *, is_accepted: bool = False, place: QuestionPlace | None = None
+        self, inquiry: Inquiry, *, is_accepted: bool = False, place: ExitStack | None = None
     ) -> AsyncGenerator[Event, None]:
         """Yield the events of the question; the last one is `Answered`. Closing the generator cancels the calls.
 
@@ -150,7 +136,7 @@ class Questions:
         Raises ServerBusy and ShuttingDown before any call, and the errors of `Pipeline.events`. What is read of a
         patient's record is in the access log before it is yielded.
         """
-        with self.hold_place(inquiry.caller, is_accepted=is_accepted, place=place):
+        with place or self.take_place(inquiry.caller, is_accepted=is_accepted):
             await self._record(inquiry, ())
             start = time.monotonic()
             events = inquiry.pipeline.events(inquiry.question)
@@ -194,22 +180,10 @@ class Questions:
         """Whether new questions are refused."""
         return self._is_stopping
 
-    @contextmanager
-    def hold_place(
-        self, caller: Caller, *, is_accepted: bool = False, place: QuestionPlace | None = None
-    ) -> Iterator[None]:
-        """Count the block as a running question, at a `place` that was taken for it or at a new one.
+    def take_place(self, caller: Caller, *, is_accepted: bool = False) -> ExitStack:
+        """Return a place among the running questions, until it is closed.
 
-        Raises as `take_place`.
-        """
-        place = place or self.take_place(caller, is_accepted=is_accepted)
-        try:
-            yield
-        finally:
-            place.release()
-
-    def take_place(self, caller: Caller, *, is_accepted: bool = False) -> QuestionPlace:
-        """Return a place for a question. A stream takes it before its first byte, so that a refusal has its status.
+        A stream takes it before its first byte, so that a refusal has its status.
 
         `is_accepted`: the question ran before, and finishes although the server is stopping. Raises ShuttingDown,
         ServerBusy and TooManyRequests.
@@ -228,7 +202,9 @@ class Questions:
         self.running += 1
         self._running_by_caller[caller.owner] += 1
         self._idle.clear()
-        return QuestionPlace(partial(self._release_place, caller.owner))
+        place = ExitStack()
+        place.callback(self._release_place, caller.owner)
+        return place
 
     def _release_place(self, owner: str) -> None:
         self.running -= 1

@@ -141,7 +141,7 @@ async def _answer(
     inquiry, follow_up = question.inquiry, None
     if question.previous is not None:
         yield add_step(f"{COMPLETING}.")
-        with questions.hold_place(inquiry.caller):
+        with questions.take_place(inquiry.caller):
             completed = await complete(
                 inquiry.pipeline, list_turns(question.previous), inquiry.question.text, inquiry.question.patient
             )

@@ -15,18 +15,17 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter
 
 from epicrisis.core.answers import Answer, Usage
 from epicrisis.core.types import Passage
 from epicrisis.server.answer_files import KEEP_ANSWERS, KEEP_DAYS, AnswerFiles, AnswerRemoval
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
     from epicrisis.server.shared_state.answers import AnswerTable
     from epicrisis.server.shared_state.database import StateDatabase
 
@@ -82,6 +81,9 @@ class StoredAnswer:
         return self.answer.patient or self.answer.question.patient
 
 
+_STORED = TypeAdapter(StoredAnswer)
+
+
 class AnswerStore:
     """Keeps answers in memory and, with a folder, in one file each that only its owner can read; or in a database."""
 
@@ -109,7 +111,7 @@ class AnswerStore:
     def add(self, stored: StoredAnswer) -> StoredAnswer:
         """Keep a new answer. Its file is complete or absent, also after a kill. Raises StorageError."""
         if self._files is not None:
-            self._files.write(stored.id, stored.owner, _adapter().dump_json(stored))
+            self._files.write(stored.id, stored.owner, _STORED.dump_json(stored))
         with self._lock:
             self._remember(stored)
             surplus = [] if self._files is None else self._files.drop_surplus(stored.owner)
@@ -175,7 +177,7 @@ class AnswerStore:
 
     def _parse(self, content: bytes | None) -> StoredAnswer | None:
         try:
-            return None if content is None else _adapter().validate_json(content)
+            return None if content is None else _STORED.validate_json(content)
         except ValueError:
             return None
 
@@ -190,10 +192,3 @@ def _read_bytes(path: Path) -> bytes | None:
         return path.read_bytes()
     except OSError:
         return None
-
-
-@cache
-def _adapter() -> TypeAdapter[StoredAnswer]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(StoredAnswer)

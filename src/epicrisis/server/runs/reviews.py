@@ -22,9 +22,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from pydantic import TypeAdapter
 
 from epicrisis.core.errors import InputError, StorageError
 from epicrisis.core.serialization import to_json
@@ -40,8 +41,6 @@ from epicrisis.server.item_folder import ItemFolder
 from epicrisis.server.state import REVIEW_PLAN as PLAN
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
     from epicrisis.server.shared_state.items import ItemTable
 
 ITEMS, VERDICTS = "items.json", "verdicts.jsonl"
@@ -264,6 +263,11 @@ class ReviewState:
         return tuple(judged)
 
 
+_PLAN = TypeAdapter(ReviewPlan)
+_ITEMS = TypeAdapter(tuple[ReviewItem, ...])
+_VERDICT = TypeAdapter(ReviewVerdict)
+
+
 class ReviewStore:
     """Keeps reviews on disk, readable for their owner alone, or in a database. Several processes may write to it."""
 
@@ -274,7 +278,7 @@ class ReviewStore:
 
     def add(self, review: BlindReview) -> None:
         """Keep a new review. It is complete or absent, also after a kill. Raises StorageError."""
-        items, plan = _items_adapter().dump_json(review.items), _plan_adapter().dump_json(review.plan)
+        items, plan = _ITEMS.dump_json(review.items), _PLAN.dump_json(review.plan)
         try:
             self._items.add(review.plan.id, {ITEMS: items, PLAN: plan})
         except OSError as error:
@@ -301,8 +305,8 @@ class ReviewStore:
             # It may have been deleted, by another process too.
             if review is None or not self._items.has(id_, PLAN):
                 try:
-                    plan = _plan_adapter().validate_json(self._items.read(id_, PLAN) or b"")
-                    items = _items_adapter().validate_json(self._items.read(id_, ITEMS) or b"")
+                    plan = _PLAN.validate_json(self._items.read(id_, PLAN) or b"")
+                    items = _ITEMS.validate_json(self._items.read(id_, ITEMS) or b"")
                 except ValueError:
                     self._reviews.pop(id_, None)
                     raise NotFound("the server has no such review") from None
@@ -368,27 +372,6 @@ def new_review_id() -> str:
 
 def _read_verdict(value: Mapping[str, Any]) -> ReviewVerdict:
     try:
-        return _verdict_adapter().validate_python(value)
+        return _VERDICT.validate_python(value)
     except ValueError:
         raise InputError(f"{VERDICTS} of the review is damaged: repair the line, or delete the review") from None
-
-
-@cache
-def _plan_adapter() -> TypeAdapter[ReviewPlan]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(ReviewPlan)
-
-
-@cache
-def _items_adapter() -> TypeAdapter[tuple[ReviewItem, ...]]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(tuple[ReviewItem, ...])
-
-
-@cache
-def _verdict_adapter() -> TypeAdapter[ReviewVerdict]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(ReviewVerdict)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import time
-from functools import cache
-from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter
 
 from epicrisis.server.shared_state.database import StateDatabase
 from epicrisis.server.users import Caller
 
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
 _RENEW_SECONDS = 60.0
 """A value that did not change is written again after this time."""
+
+
+_CALLER = TypeAdapter(Caller)
 
 
 class SharedMap:
@@ -35,7 +35,7 @@ class SharedMap:
             "INSERT INTO items(kind, id, part, at, content) VALUES (%s, %s, '', extract(epoch FROM now()) + %s, %s) "
             "ON CONFLICT (kind, id, part) DO UPDATE SET at = excluded.at, content = excluded.content"
         )
-        self._database.rows(command, self._kind, _hash(key), self._seconds, _adapter().dump_json(value))
+        self._database.rows(command, self._kind, _hash(key), self._seconds, _CALLER.dump_json(value))
         self._database.rows("DELETE FROM items WHERE kind = %s AND at < extract(epoch FROM now())", self._kind)
         if len(self._written) > 1_000:
             self._written.clear()
@@ -45,13 +45,13 @@ class SharedMap:
         """Return the caller, or None if there is none any more."""
         query = "SELECT content FROM items WHERE kind = %s AND id = %s AND at > extract(epoch FROM now())"
         for (content,) in self._database.rows(query, self._kind, _hash(key)):
-            return _adapter().validate_json(content)
+            return _CALLER.validate_json(content)
         return None
 
     def values(self) -> list[Caller]:
         """Return the callers that have not expired, the latest last."""
         query = "SELECT content FROM items WHERE kind = %s AND at > extract(epoch FROM now()) ORDER BY at"
-        return [_adapter().validate_json(content) for (content,) in self._database.rows(query, self._kind)]
+        return [_CALLER.validate_json(content) for (content,) in self._database.rows(query, self._kind)]
 
     def remove(self, key: str) -> None:
         """Forget the caller."""
@@ -62,10 +62,3 @@ class SharedMap:
 def _hash(key: str) -> str:
     """Return the hash of a key: who reads the table cannot make the cookie of a session from it."""
     return hashlib.sha256(key.encode()).hexdigest()
-
-
-@cache
-def _adapter() -> TypeAdapter[Caller]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(Caller)
