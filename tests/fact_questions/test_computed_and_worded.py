@@ -23,7 +23,7 @@ from epicrisis.server.mcp_results import build_tool_answer, describe_answer
 from epicrisis.server.openai_reply import describe_outcome, write_reply
 from epicrisis.server.page.answer_view import build_answer_view
 from epicrisis.server.page.rendering import render
-from epicrisis.server.page.stored_answers import StoredAnswer
+from epicrisis.server.stored_answers import StoredAnswer
 from epicrisis.testing.chat import ScriptedModel
 from tests.fact_questions.test_computed_answers import COURSE, Chart, answer_of, medication, shown_texts
 

@@ -20,12 +20,12 @@ from epicrisis.library.postgresql import rewriting
 from epicrisis.operations.forgetting.forgetting import FOLDER, Places, forget_patients
 from epicrisis.privacy.access_log import NAME, AccessLog
 from epicrisis.server.job_models import JobBody, JobFile, JobQuestion
-from epicrisis.server.page.stored_answers import StoredAnswer
 from epicrisis.server.runs.reviews import ReviewStore, ReviewVerdict
 from epicrisis.server.sessions import Sessions
 from epicrisis.server.shared_state.items import ItemTable
 from epicrisis.server.shared_state.jobs import JobTable
 from epicrisis.server.state import ServerState, open_state, state_folder
+from epicrisis.server.stored_answers import StoredAnswer
 from epicrisis.server.users import Caller
 from epicrisis.system.remote_libraries import library_folder
 from tests.forgetting.test_forgetting import (

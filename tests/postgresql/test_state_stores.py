@@ -17,7 +17,6 @@ from epicrisis.core.types import Question
 from epicrisis.privacy.access_log import build_entry
 from epicrisis.server.errors import NotFound, StateUnavailable, StateUncertain
 from epicrisis.server.job_models import JobBody, JobFile, JobTaken
-from epicrisis.server.page.stored_answers import AnswerStore, StoredAnswer
 from epicrisis.server.runs.reviews import ReviewStore, ReviewVerdict
 from epicrisis.server.sessions import Sessions
 from epicrisis.server.shared_state import access_log, jobs
@@ -29,6 +28,7 @@ from epicrisis.server.shared_state.items import ItemTable
 from epicrisis.server.shared_state.jobs import JobTable
 from epicrisis.server.shared_state.users import UserTable
 from epicrisis.server.state import state_folder
+from epicrisis.server.stored_answers import AnswerStore, StoredAnswer
 from epicrisis.server.users import Caller
 from epicrisis.system.remote_libraries import find_address
 from tests.postgresql.conftest import LibraryDatabase

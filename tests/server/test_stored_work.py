@@ -23,7 +23,7 @@ from epicrisis.core.types import Question
 from epicrisis.pipeline.recording.runner import RecordStore
 from epicrisis.server import job_folder, jobs
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.page.stored_answers import ANSWERS_FOLDER, AnswerStore, StoredAnswer
+from epicrisis.server.stored_answers import ANSWERS_FOLDER, AnswerStore, StoredAnswer
 from epicrisis.server.streaming import EventStream
 from epicrisis.server.users import USERS_FILE, UserStore
 from epicrisis.system import local_only
@@ -327,7 +327,7 @@ def make_old(store: AnswerStore, owner: str, days: float, monkeypatch: pytest.Mo
     """Return the id of an answer that was stored these days ago."""
     now = time.time()
     with monkeypatch.context() as patch:
-        patch.setattr("epicrisis.server.page.stored_answers.time.time", lambda: now - days * 86_400)
+        patch.setattr("epicrisis.server.stored_answers.time.time", lambda: now - days * 86_400)
         stored = store.add(StoredAnswer(answer=ANSWER, library="lib", owner=owner))
     for path in store._files._folder.glob(f"**/{stored.id}.json"):  # type: ignore[union-attr]
         age(path, days)

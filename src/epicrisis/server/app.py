@@ -36,7 +36,6 @@ from epicrisis.server.openai_endpoint import make_openai_routes
 from epicrisis.server.page.rendering import Menu
 from epicrisis.server.page.routes import make_absent_run_routes, make_page_routes
 from epicrisis.server.page.sign_in import add_sign_in_state, make_sign_in_routes
-from epicrisis.server.page.stored_answers import AnswerStore
 from epicrisis.server.private_folder import make_private_folder
 from epicrisis.server.questions import MAX_RUNNING, Questions
 from epicrisis.server.reading import LibraryReader
@@ -44,6 +43,7 @@ from epicrisis.server.resources import Resources
 from epicrisis.server.sessions import KEY_SESSION_MINUTES, Sessions
 from epicrisis.server.shelves import Shelves
 from epicrisis.server.state import REVIEW_PLAN, ServerState, open_state
+from epicrisis.server.stored_answers import AnswerStore
 from epicrisis.server.streaming import ClientGone
 from epicrisis.server.upload_api import make_upload_routes
 from epicrisis.server.upload_reception import UploadLimits
@@ -138,7 +138,7 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     app.include_router(make_page_routes(questions, shelves, answers, uploads))
     app.state.menu = Menu()
     if options.runs is not None or (state is not None and state.open_review_items().ids(REVIEW_PLAN)):
-        # The evaluation, which these pages need, takes long to import.
+        # Only these pages need the evaluation: no other server imports it.
         from epicrisis.server.runs.routes import add_run_routes
 
         add_run_routes(app, options.runs, state, None if provider is None else provider.sessions)

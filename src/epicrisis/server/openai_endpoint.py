@@ -41,10 +41,9 @@ from epicrisis.server.follow_up import COMPLETING, CompletedQuestion, complete
 from epicrisis.server.housekeeping import answer_housekeeping, describe_housekeeping
 from epicrisis.server.openai_reply import ReplyMessage, count_usage, describe_outcome, write_reply
 from epicrisis.server.openai_request import ChatBody, Conversation, read_conversation
-from epicrisis.server.page.sources import store_answer
-from epicrisis.server.page.stored_answers import AnswerStore
 from epicrisis.server.questions import Inquiry, QuestionBody, Questions
 from epicrisis.server.resources import OpenLibrary
+from epicrisis.server.stored_answers import AnswerStore, store_answer
 from epicrisis.server.streaming import EventStream, keep_alive, run_while_connected
 from epicrisis.server.users import Caller, CurrentCaller
 

@@ -291,6 +291,25 @@ async def offload(pipeline: Pipeline, work: Callable[P, T], *arguments: P.args, 
         return await asyncio.to_thread(work, *arguments, **keywords)
 
 
+async def read_documents(library: OpenLibrary, patient: str | None, document_ids: Sequence[str]) -> tuple[Passage, ...]:
+    """Return all passages of literature, and of notes of the patient, in order. Missing documents are left out."""
+    pipeline = library.pipeline
+    if pipeline.search is None or not document_ids:
+        return ()
+    passages_by_id: dict[str, tuple[Passage, ...]] = {}
+    for place, store in enumerate((pipeline.search.store, *pipeline.search.literature)):
+        # Notes of the libraries beside the first belong to other people.
+        scope = Scope(patient=patient if place == 0 else None)
+        for document_id, passages_of_one in (
+            await offload(pipeline, read_document_passages, store, document_ids, scope)
+        ).items():
+            passages_by_id.setdefault(document_id, passages_of_one)
+    passages: list[Passage] = []
+    for document_id in document_ids:
+        passages += passages_by_id.get(document_id, ())
+    return tuple(passages)
+
+
 def _select_sentences(
     pipeline: Pipeline, query: str, patient: str | None, *, readable: frozenset[str] | None
 ) -> SentenceRanking:

@@ -22,9 +22,9 @@ from epicrisis.server.users import USERS_FILE, UserStore
 from epicrisis.system.remote_libraries import find_address, library_folder, parse_parameters
 
 if TYPE_CHECKING:
-    from epicrisis.server.page.stored_answers import AnswerStore
     from epicrisis.server.shared_state.database import StateDatabase
     from epicrisis.server.shared_state.items import ItemTable
+    from epicrisis.server.stored_answers import AnswerStore
 
 DEFAULT_SCHEMA = "epicrisis_server"
 REVIEWS_FOLDER = "reviews"
@@ -45,7 +45,7 @@ class ServerState:
     def open_answers(self, keep_days: float) -> AnswerStore:
         """Return the stored answers."""
         # The commands for users and the log do not need answers, whose import takes long.
-        from epicrisis.server.page.stored_answers import ANSWERS_FOLDER, AnswerStore
+        from epicrisis.server.stored_answers import ANSWERS_FOLDER, AnswerStore
 
         return AnswerStore(self.folder / ANSWERS_FOLDER, keep_days, database=self.database)
 

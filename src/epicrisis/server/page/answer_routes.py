@@ -30,8 +30,8 @@ from epicrisis.server.page.sources import (
     find_study,
     open_document,
 )
-from epicrisis.server.page.stored_answers import AnswerStore, StoredAnswer
 from epicrisis.server.reading import LibraryReader
+from epicrisis.server.stored_answers import AnswerStore, StoredAnswer
 from epicrisis.server.users import Caller, CurrentCaller
 
 CellName = Literal["size", "population", "sentence"]

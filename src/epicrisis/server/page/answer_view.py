@@ -34,7 +34,6 @@ from epicrisis.report.study_table import build_study_table, list_shown_citations
 from epicrisis.server.page.evidence_map import EvidenceMap, build_evidence_map, list_ranked_passages
 from epicrisis.server.page.patient_view import list_time_messages
 from epicrisis.server.page.plain_words import leave_out_commands
-from epicrisis.server.page.stored_answers import StoredAnswer
 from epicrisis.server.page.study_view import (
     CitationView,
     StudyFigures,
@@ -43,6 +42,7 @@ from epicrisis.server.page.study_view import (
     view_figures,
     view_studies,
 )
+from epicrisis.server.stored_answers import StoredAnswer
 
 _ALSO = "also searched"
 """The beginning of a notice of the search that is no gap."""

@@ -36,9 +36,8 @@ from epicrisis.server.page.live import (
 from epicrisis.server.page.page_route import is_part
 from epicrisis.server.page.question_form import FormFields, build_form
 from epicrisis.server.page.rendering import html_response, render
-from epicrisis.server.page.sources import store_answer
-from epicrisis.server.page.stored_answers import FollowUp, StoredAnswer
 from epicrisis.server.questions import Inquiry, QuestionBody, Questions
+from epicrisis.server.stored_answers import FollowUp, StoredAnswer, store_answer
 from epicrisis.server.streaming import EventStream, keep_alive, run_while_connected
 from epicrisis.server.users import Caller, CurrentCaller
 

@@ -19,9 +19,8 @@ from epicrisis.server.page.patient_routes import view_note
 from epicrisis.server.page.pdf_view import PdfViewer, find_file, send_image
 from epicrisis.server.page.question_form import describe_setup
 from epicrisis.server.page.rendering import find_document_address, html_response, render
-from epicrisis.server.page.sources import read_documents
 from epicrisis.server.page.upload_routes import build_upload_form
-from epicrisis.server.reading import ReadBody
+from epicrisis.server.reading import ReadBody, read_documents
 from epicrisis.server.shelves import Shelves, may_maintain
 from epicrisis.server.streaming import EventStream, keep_alive
 from epicrisis.server.uploads import Uploads

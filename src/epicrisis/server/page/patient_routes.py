@@ -22,8 +22,8 @@ from epicrisis.server.page.patient_view import (
 )
 from epicrisis.server.page.question_form import FormFields
 from epicrisis.server.page.rendering import html_response, render
-from epicrisis.server.page.stored_answers import StoredAnswer
 from epicrisis.server.reading import DocumentText, LibraryReader, PatientBody
+from epicrisis.server.stored_answers import StoredAnswer
 from epicrisis.server.users import Caller, CurrentCaller
 
 

@@ -26,8 +26,8 @@ from epicrisis.server.page.measurements import (
     describe_chart,
     list_measurements,
 )
-from epicrisis.server.page.stored_answers import StoredAnswer
 from epicrisis.server.reading import NoteEntry, PatientNotes
+from epicrisis.server.stored_answers import StoredAnswer
 
 MAX_KEY_NOTES = 4
 _KEY_WORDS = ("discharge summary", "letter", "discharge", "admission", "consult")

@@ -21,10 +21,10 @@ from epicrisis.server.page.patient_routes import add_patient_pages
 from epicrisis.server.page.question_form import build_form
 from epicrisis.server.page.rendering import html_response, render
 from epicrisis.server.page.static_files import read_static_files
-from epicrisis.server.page.stored_answers import AnswerStore
 from epicrisis.server.page.upload_routes import add_upload_pages
 from epicrisis.server.questions import Questions
 from epicrisis.server.shelves import Shelves
+from epicrisis.server.stored_answers import AnswerStore
 from epicrisis.server.uploads import Uploads
 from epicrisis.server.users import CurrentCaller
 

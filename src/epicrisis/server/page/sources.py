@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from types import MappingProxyType
+from collections.abc import Iterable, Sequence
 
-from epicrisis.core.answers import Answer, Citation
-from epicrisis.core.references import find_document_study, list_page_starts
+from epicrisis.core.answers import Citation
+from epicrisis.core.references import list_page_starts
 from epicrisis.core.studies import StudyRow
-from epicrisis.core.types import Passage, Scope
-from epicrisis.library.passage_lookup import read_document_passages
-from epicrisis.pipeline.components import build_scope
-from epicrisis.pipeline.evidence import find_time_restriction
+from epicrisis.core.types import Passage
 from epicrisis.report.study_table import build_study_table, list_shown_citations
 from epicrisis.server.errors import NotFound
 from epicrisis.server.page.document_view import (
@@ -24,98 +18,11 @@ from epicrisis.server.page.document_view import (
 )
 from epicrisis.server.page.evidence_map import list_ranked_documents, list_ranked_passages
 from epicrisis.server.page.pdf_view import PageImage, PdfViewer, find_file
-from epicrisis.server.page.stored_answers import AnswerStore, FollowUp, StoredAnswer
-from epicrisis.server.page.study_view import touches
-from epicrisis.server.questions import Inquiry
-from epicrisis.server.reading import offload
+from epicrisis.server.reading import read_documents
 from epicrisis.server.resources import OpenLibrary
+from epicrisis.server.stored_answers import StoredAnswer
 
 CHANGED = "The document in the library has changed since this answer. You see the passages as they were read."
-
-
-async def read_documents(library: OpenLibrary, patient: str | None, document_ids: Sequence[str]) -> tuple[Passage, ...]:
-    """Return all passages of literature, and of notes of the patient, in order. Missing documents are left out."""
-    pipeline = library.pipeline
-    if pipeline.search is None or not document_ids:
-        return ()
-    passages_by_id: dict[str, tuple[Passage, ...]] = {}
-    for place, store in enumerate((pipeline.search.store, *pipeline.search.literature)):
-        # Notes of the libraries beside the first belong to other people.
-        scope = Scope(patient=patient if place == 0 else None)
-        for document_id, passages_of_one in (
-            await offload(pipeline, read_document_passages, store, document_ids, scope)
-        ).items():
-            passages_by_id.setdefault(document_id, passages_of_one)
-    passages: list[Passage] = []
-    for document_id in document_ids:
-        passages += passages_by_id.get(document_id, ())
-    return tuple(passages)
-
-
-async def collect_cited_passages(library: OpenLibrary, answer: Answer) -> tuple[Passage, ...]:
-    """Return the passages to store with an answer: those that its citations touch, and the first of each document.
-
-    The first passage of an article states its size and population.
-    """
-    citations = list_shown_citations(answer)
-    document_ids = list(dict.fromkeys(citation.document_id for citation in citations))
-    cited_passages: list[Passage] = []
-    for passage in await read_documents(library, answer.patient, document_ids):
-        touched = any(touches(citation, passage) for citation in citations)
-        if touched or passage.ordinal == 0:
-            cited_passages.append(passage)
-    return tuple(cited_passages)
-
-
-def settle_study_types(answer: Answer, passages: Sequence[Passage]) -> Answer:
-    """Return the answer with one study type for all citations of a document: that of its first passage.
-
-    The type may stand in the abstract alone, and a sentence of a later passage would have none.
-    """
-
-    def settle(citations: Sequence[Citation]) -> tuple[Citation, ...]:
-        settled: list[Citation] = []
-        for citation in citations:
-            study = find_document_study(citation.document_id, passages) or citation.reference.study
-            settled.append(replace(citation, reference=replace(citation.reference, study=study)))
-        return tuple(settled)
-
-    withheld = answer.withheld
-    if withheld is not None:
-        withheld = replace(withheld, citations=settle(withheld.citations))
-    return replace(answer, citations=settle(answer.citations), withheld=withheld)
-
-
-async def store_answer(
-    answers: AnswerStore,
-    inquiry: Inquiry,
-    answer: Answer,
-    settings: Mapping[str, str] = MappingProxyType({}),
-    follow_up: FollowUp | None = None,
-) -> StoredAnswer:
-    """Keep the answer to a question with the passages it cites, so that its page shows them later."""
-    passages = await collect_cited_passages(inquiry.library, answer)
-    stored = StoredAnswer(
-        answer=settle_study_types(answer, passages),
-        passages=passages,
-        library=inquiry.library.name,
-        owner=inquiry.caller.owner,
-        reason=inquiry.reason,
-        left_out=await list_left_out(inquiry, answer),
-        settings=dict(settings),
-        follow_up=follow_up,
-    )
-    return await asyncio.to_thread(answers.add, stored)
-
-
-async def list_left_out(inquiry: Inquiry, answer: Answer) -> tuple[str, ...]:
-    """Return the ids of the notes that the time filter left out of the first attempt, in order."""
-    if answer.narrowing == "none":
-        return ()
-    pipeline = inquiry.pipeline
-    scope = build_scope(pipeline.settings.scope, inquiry.question.patient)
-    restriction = await find_time_restriction(pipeline, inquiry.question, scope)
-    return tuple(sorted(restriction.hidden))
 
 
 def find_citation(stored: StoredAnswer, number: int) -> Citation:

@@ -19,6 +19,7 @@ from epicrisis.core.printable import printable
 from epicrisis.core.studies import StudyRow
 from epicrisis.core.types import Passage, SupportState
 from epicrisis.server.page.document_view import Highlight, TextPiece, build_document_view
+from epicrisis.server.stored_answers import touches
 
 CONTEXT_CHARACTERS = 200
 """Most characters shown before and after the sentence. Cuts are marked, and the document has the rest."""
@@ -87,12 +88,6 @@ def excerpt_passage(citation: Citation, passages: Sequence[Passage]) -> tuple[Te
     before = "".join(piece.text for piece in view.pieces[: marked[0]])
     after = "".join(piece.text for piece in view.pieces[marked[-1] + 1 :])
     return (TextPiece(_cut_start(before)), TextPiece(view.highlight, is_highlighted=True), TextPiece(_cut_end(after)))
-
-
-def touches(citation: Citation, passage: Passage) -> bool:
-    """Return whether the quotation of a citation is in a passage, or partly."""
-    is_same = citation.document_id == passage.document_id
-    return is_same and citation.start < passage.end and passage.start < citation.end
 
 
 def _cut_start(text: str) -> str:

@@ -9,21 +9,30 @@ An answer's id cannot be guessed. An answer is found only for its owner.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
 
-from epicrisis.core.answers import Answer, Usage
+from epicrisis.core.answers import Answer, Citation, Usage
+from epicrisis.core.references import find_document_study
 from epicrisis.core.types import Passage
+from epicrisis.pipeline.components import build_scope
+from epicrisis.pipeline.evidence import find_time_restriction
+from epicrisis.report.study_table import list_shown_citations
 from epicrisis.server.answer_files import KEEP_ANSWERS, KEEP_DAYS, AnswerFiles, AnswerRemoval
+from epicrisis.server.questions import Inquiry
+from epicrisis.server.reading import read_documents
+from epicrisis.server.resources import OpenLibrary
 
 if TYPE_CHECKING:
     from epicrisis.server.shared_state.answers import AnswerTable
@@ -192,3 +201,75 @@ def _read_bytes(path: Path) -> bytes | None:
         return path.read_bytes()
     except OSError:
         return None
+
+
+async def store_answer(
+    answers: AnswerStore,
+    inquiry: Inquiry,
+    answer: Answer,
+    settings: Mapping[str, str] = MappingProxyType({}),
+    follow_up: FollowUp | None = None,
+) -> StoredAnswer:
+    """Keep the answer to a question with the passages it cites, so that its page shows them later."""
+    passages = await collect_cited_passages(inquiry.library, answer)
+    stored = StoredAnswer(
+        answer=settle_study_types(answer, passages),
+        passages=passages,
+        library=inquiry.library.name,
+        owner=inquiry.caller.owner,
+        reason=inquiry.reason,
+        left_out=await list_left_out(inquiry, answer),
+        settings=dict(settings),
+        follow_up=follow_up,
+    )
+    return await asyncio.to_thread(answers.add, stored)
+
+
+async def collect_cited_passages(library: OpenLibrary, answer: Answer) -> tuple[Passage, ...]:
+    """Return the passages to store with an answer: those that its citations touch, and the first of each document.
+
+    The first passage of an article states its size and population.
+    """
+    citations = list_shown_citations(answer)
+    document_ids = list(dict.fromkeys(citation.document_id for citation in citations))
+    cited_passages: list[Passage] = []
+    for passage in await read_documents(library, answer.patient, document_ids):
+        touched = any(touches(citation, passage) for citation in citations)
+        if touched or passage.ordinal == 0:
+            cited_passages.append(passage)
+    return tuple(cited_passages)
+
+
+def settle_study_types(answer: Answer, passages: Sequence[Passage]) -> Answer:
+    """Return the answer with one study type for all citations of a document: that of its first passage.
+
+    The type may stand in the abstract alone, and a sentence of a later passage would have none.
+    """
+
+    def settle(citations: Sequence[Citation]) -> tuple[Citation, ...]:
+        settled: list[Citation] = []
+        for citation in citations:
+            study = find_document_study(citation.document_id, passages) or citation.reference.study
+            settled.append(replace(citation, reference=replace(citation.reference, study=study)))
+        return tuple(settled)
+
+    withheld = answer.withheld
+    if withheld is not None:
+        withheld = replace(withheld, citations=settle(withheld.citations))
+    return replace(answer, citations=settle(answer.citations), withheld=withheld)
+
+
+async def list_left_out(inquiry: Inquiry, answer: Answer) -> tuple[str, ...]:
+    """Return the ids of the notes that the time filter left out of the first attempt, in order."""
+    if answer.narrowing == "none":
+        return ()
+    pipeline = inquiry.pipeline
+    scope = build_scope(pipeline.settings.scope, inquiry.question.patient)
+    restriction = await find_time_restriction(pipeline, inquiry.question, scope)
+    return tuple(sorted(restriction.hidden))
+
+
+def touches(citation: Citation, passage: Passage) -> bool:
+    """Return whether the quotation of a citation is in a passage, or partly."""
+    is_same = citation.document_id == passage.document_id
+    return is_same and citation.start < passage.end and passage.start < citation.end
