@@ -10,8 +10,7 @@ import pytest
 from epicrisis.core.types import Scope
 from epicrisis.corpus.reader_base import ArticleStatement
 from epicrisis.library.copying import copy_library
-from epicrisis.library.inventory import LibraryInventory
-from epicrisis.library.journal import IngestedFile
+from epicrisis.library.journal import IngestedFile, open_journal
 from epicrisis.library.library import LibraryStore
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
 
@@ -58,8 +57,8 @@ def test_document_with_only_a_newer_revision_is_copied_again(source: Path) -> No
 
 
 def test_file_forgotten_by_the_source_is_forgotten_by_the_copy(source: Path) -> None:
-    with LibraryStore.open(source, write=True) as library, LibraryInventory.open(library) as inventory:
-        inventory.forget_sources([FILE])
+    with LibraryStore.open(source, write=True) as library, open_journal(library.path) as journal:
+        journal.forget_sources([FILE])
     copy_library(source, source.with_name("copy"))
-    with LibraryStore.open(source.with_name("copy")) as copy, LibraryInventory.open(copy) as inventory:
-        assert inventory.sources() == []
+    with LibraryStore.open(source.with_name("copy")) as copy, open_journal(copy.path) as journal:
+        assert journal.sources() == []

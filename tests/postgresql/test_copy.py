@@ -16,8 +16,7 @@ from epicrisis.corpus.reader_base import ArticleStatement, PatientIdentity
 from epicrisis.library import copying
 from epicrisis.library import patient_identities as registry
 from epicrisis.library.copying import copy_library
-from epicrisis.library.inventory import LibraryInventory
-from epicrisis.library.journal import DocumentRow, IngestedFile
+from epicrisis.library.journal import DocumentRow, IngestedFile, open_journal
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.patients import Roster
 from epicrisis.system.remote_libraries import library_folder
@@ -33,7 +32,7 @@ def create_folder(path: Path, documents: int = 40) -> Path:
     with LibraryStore.create(
         path, encoder_fingerprint="check", encoder_name="check", dimensions=DIMENSIONS, max_tokens=64, overlap=8
     ) as library:
-        registry.record_identities(path, [PatientIdentity("anna", names=("Anna Muster",), born="1950")], {})
+        registry.record_identities(path, [PatientIdentity("anna", names=("Anna Muster",), born="1950")])
         registry.declare_literature(path)
         stored = [
             build_stored_document("note", "aspirin was given", "and more", patient="anna", date="2015-06"),
@@ -52,7 +51,7 @@ def create_folder(path: Path, documents: int = 40) -> Path:
 
 def list_everything(folder: Path) -> list[object]:
     """Return what a library holds, for comparison."""
-    with LibraryStore.open(folder) as library, LibraryInventory.open(library) as journal:
+    with LibraryStore.open(folder) as library, open_journal(library.path) as journal:
         scope = Scope(patient="anna")
         ids = [hit.id for hit in library.search_words("aspirin warfarin", 2000, scope)]
         return [

@@ -116,7 +116,7 @@ def delete(
 
     When a patient's last note is deleted, name, birth date and record numbers are deleted as well.
     """
-    from epicrisis.library.inventory import LibraryInventory
+    from epicrisis.library.journal import open_journal
     from epicrisis.library.library import LibraryStore
     from epicrisis.library.patients import delete_documents, read_document_patients
 
@@ -129,8 +129,8 @@ def delete(
             confirm(None if yes else _ask_deletion(file, read_document_patients(store, ids)), "no document was deleted")
         existing = delete_documents(store, ids)
         if file is not None:
-            with LibraryInventory.open(store) as inventory:
-                inventory.forget_sources(inventory.sources_of_file(os.path.realpath(file.expanduser())))
+            with open_journal(store.path) as journal:
+                journal.forget_sources(journal.sources_of_file(os.path.realpath(file.expanduser())))
     deleted = [document for document in ids if document in existing]
     unknown = [document for document in ids if document not in existing]
     if json:

@@ -19,7 +19,7 @@ from epicrisis.core.references import build_reference
 from epicrisis.core.types import Document, Origin, Passage, Scope
 
 if TYPE_CHECKING:
-    from epicrisis.library.inventory import LibraryFile
+    from epicrisis.library.journal import LibraryFile
     from epicrisis.library.library import LibraryStore
     from epicrisis.library.patients import PatientRecord
 
@@ -78,10 +78,10 @@ def list_contents(
 
 
 def _list_files(store: LibraryStore, limit: int) -> tuple[dict[str, Any], list[str]]:
-    from epicrisis.library.inventory import LibraryInventory
+    from epicrisis.library.journal import open_journal
 
-    with LibraryInventory.open(store) as inventory:
-        files = inventory.list_files()
+    with open_journal(store.path) as journal:
+        files = journal.list_files()
     documents, passages = store.count()
     unrecorded = documents - sum(file.documents or 0 for file in files)
     data = {
@@ -258,11 +258,11 @@ def _find_document(store: LibraryStore, prefix: str, scope: Scope) -> tuple[Pass
 
     Raises InputError if none or several do. Documents outside the scope count as missing.
     """
-    from epicrisis.library.inventory import LibraryInventory
+    from epicrisis.library.journal import open_journal
     from epicrisis.library.passage_lookup import read_document_passages
 
-    with LibraryInventory.open(store) as inventory:
-        ids = inventory.ids_with_prefix(prefix) if prefix else []
+    with open_journal(store.path) as journal:
+        ids = journal.ids_with_prefix(prefix) if prefix else []
     documents = read_document_passages(store, [prefix] if prefix in ids else ids, scope)
     if len(documents) == 1:
         return next(iter(documents.values()))
@@ -448,11 +448,11 @@ def find_file_documents(store: LibraryStore, file: Path) -> list[str]:
     Documents without a recorded file are found by reading the file, if it still exists. Raises InputError if none is
     found.
     """
-    from epicrisis.library.inventory import LibraryInventory
+    from epicrisis.library.journal import open_journal
 
     path = os.path.realpath(file.expanduser())
-    with LibraryInventory.open(store) as inventory:
-        ids = inventory.documents_of_file(path)
+    with open_journal(store.path) as journal:
+        ids = journal.documents_of_file(path)
     if not ids and file.is_file():
         ids = _find_unrecorded(store, file)
     if not ids:

@@ -19,8 +19,7 @@ import numpy as np
 from epicrisis.core.errors import LibraryDamaged, LibraryError
 from epicrisis.core.protocols import StoredDocument, Vectors
 from epicrisis.library import patient_identities as registry
-from epicrisis.library.inventory import LibraryInventory
-from epicrisis.library.journal import DocumentRow
+from epicrisis.library.journal import DocumentRow, Journal, open_journal
 from epicrisis.library.lance_table import has_lance
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.manifest import complete_manifest
@@ -64,8 +63,8 @@ def copy_library(
     with ExitStack() as stack:
         original = stack.enter_context(_open_source(source))
         copy = stack.enter_context(_open_copy(original, source, destination))
-        ours = stack.enter_context(LibraryInventory.open(original))
-        theirs = stack.enter_context(LibraryInventory.open(copy))
+        ours = stack.enter_context(open_journal(original.path))
+        theirs = stack.enter_context(open_journal(copy.path))
         documents, passages = original.count()
         if ours.recount() != (documents, passages):
             raise LibraryError(
@@ -130,7 +129,7 @@ def _open_copy(original: LibraryStore, source: Path, destination: Path) -> Libra
     return copy
 
 
-def _copy_records(source: Path, destination: Path, ours: LibraryInventory, theirs: LibraryInventory) -> None:
+def _copy_records(source: Path, destination: Path, ours: Journal, theirs: Journal) -> None:
     """Copy what must be there before the passages: patients, deletions, statements."""
     registry.copy_identities(source, destination)
     theirs.record_deletions(ours.deletions())
@@ -144,7 +143,7 @@ def _copy_records(source: Path, destination: Path, ours: LibraryInventory, their
 
 
 def _copy_documents(
-    original: LibraryStore, copy: LibraryStore, ours: LibraryInventory, on_progress: Callable[[int], None]
+    original: LibraryStore, copy: LibraryStore, ours: Journal, on_progress: Callable[[int], None]
 ) -> int:
     """Copy the documents that the copy lacks, or has in another version or with other marks. Return their number."""
     done = copied = 0
@@ -162,7 +161,7 @@ def _copy_documents(
     return copied
 
 
-def _copy_sources(copy: LibraryStore, ours: LibraryInventory, theirs: LibraryInventory) -> None:
+def _copy_sources(copy: LibraryStore, ours: Journal, theirs: Journal) -> None:
     """Record the files of the source, and forget those that it has forgotten."""
     files = ours.sources()
     for file in files:
@@ -242,7 +241,7 @@ def _read_documents(original: LibraryStore, rows: Sequence[DocumentRow]) -> list
     return documents
 
 
-def _delete_others(copy: LibraryStore, ours: LibraryInventory, theirs: LibraryInventory) -> int:
+def _delete_others(copy: LibraryStore, ours: Journal, theirs: Journal) -> int:
     """Delete the documents of the copy that the source does not have. Return their number."""
     others: list[str] = []
     for rows in _split(theirs.documents()):
@@ -254,7 +253,7 @@ def _delete_others(copy: LibraryStore, ours: LibraryInventory, theirs: LibraryIn
     return len(others)
 
 
-def _compare(original: LibraryStore, copy: LibraryStore, ours: LibraryInventory, theirs: LibraryInventory) -> None:
+def _compare(original: LibraryStore, copy: LibraryStore, ours: Journal, theirs: Journal) -> None:
     """Raise LibraryDamaged unless both libraries hold the same rows, and record the same."""
     records = {
         "the numbers of documents and passages": original.count() == copy.count(),

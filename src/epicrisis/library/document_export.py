@@ -19,7 +19,7 @@ from epicrisis.core.references import PAGE_LABELS, STARTS, join_places, list_pag
 from epicrisis.core.serialization import to_json
 from epicrisis.core.types import Document, Metadata, Passage
 from epicrisis.corpus.chunking import find_sentences
-from epicrisis.library.inventory import LibraryInventory
+from epicrisis.library.journal import open_journal
 from epicrisis.library.library import LibraryStore
 
 _PLACE_KEYS = frozenset(("page", "section", f"page{STARTS}", f"section{STARTS}"))
@@ -33,10 +33,10 @@ def export_documents(library: LibraryStore, is_selected: Callable[[Passage], boo
     Raises StorageError or LibraryDamaged if the library cannot be read.
     """
     waiting: dict[str, list[Passage]] = {}
-    with LibraryInventory.open(library) as inventory:
+    with open_journal(library.path) as journal:
         for batch in library.open_table().batches():
             selection = [stored.passage for stored in batch if is_selected(stored.passage)]
-            counts = inventory.passage_counts([passage.document_id for passage in selection])
+            counts = journal.passage_counts([passage.document_id for passage in selection])
             for document_id, group in groupby(selection, lambda item: item.document_id):
                 passages = waiting.setdefault(document_id, [])
                 passages.extend(group)

@@ -1,30 +1,39 @@
 """The journal of a library: open batches, acknowledged documents and source files, in one SQLite file.
 
+    with open_journal(library.path) as journal:
+        for file in journal.list_files():
+            print(file.path, file.documents)
+
 A batch is open from before the first engine is changed until all engines have the change. The journal holds ids and
-content hashes, no text.
+content hashes, no text. Documents of PubMed's files and notes of patients have no file recorded: later files may hold
+newer versions of them.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain, starmap
+from itertools import starmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from epicrisis.core.errors import LibraryDamaged
 from epicrisis.core.types import Origin
 from epicrisis.corpus.reader_base import ArticleStatement
 from epicrisis.library.engine_errors import REPAIR, translate_errors
+from epicrisis.library.remote_store import is_in_database, load_database_engine
 from epicrisis.library.sqlite_files import connect, rewrite_file
 
 if TYPE_CHECKING:
     from epicrisis.library.checksums import ChecksumChanges
 
 NAME = "journal.sqlite"
+MAX_PREFIX_IDS = 1_000
+"""Ids that `ids_with_prefix` returns at most."""
 _SCHEMA = """
 CREATE TABLE journal(sequence INTEGER PRIMARY KEY AUTOINCREMENT, document_ids TEXT NOT NULL);
 CREATE TABLE documents(
@@ -50,7 +59,6 @@ CREATE TABLE coming_origins(
 ) WITHOUT ROWID;
 CREATE TABLE data_files(path TEXT PRIMARY KEY, sha256 TEXT NOT NULL) WITHOUT ROWID;
 """
-_SELECT_ORIGINS = "SELECT id, path, name, sha256 FROM origins JOIN source_files ON number = file"
 _STATEMENTS = """
 CREATE TABLE IF NOT EXISTS marks(
     target TEXT NOT NULL, source TEXT NOT NULL, mark TEXT NOT NULL, day INTEGER, PRIMARY KEY(target, source, mark)
@@ -63,6 +71,8 @@ CREATE TABLE IF NOT EXISTS due(target TEXT PRIMARY KEY) WITHOUT ROWID;
 A target with changed statements is `due` until the library's documents carry its new marks.
 """
 _SELECT_STATEMENTS = "SELECT target, source, mark, day FROM marks"
+_Key = tuple[str, str, str]
+"""Target, source and mark of a statement."""
 _SETTLE_ORIGINS = (
     "INSERT OR IGNORE INTO source_files(path) SELECT path FROM coming_origins WHERE sequence = ?",
     "INSERT OR REPLACE INTO origins SELECT coming.id, number, name, sha256 FROM coming_origins AS coming "
@@ -70,7 +80,6 @@ _SETTLE_ORIGINS = (
     "AND documents.content_hash = coming.content_hash WHERE sequence = ?",
     "DELETE FROM coming_origins WHERE sequence = ?",
 )
-_AMONG_IDS = "WHERE id IN (SELECT value FROM json_each(?))"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +102,19 @@ class IngestedFile:
     bytes: int
     added: str
     """ISO 8601, UTC."""
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryFile:
+    """A file that was added to a library."""
+
+    path: str
+    """Absolute, with links resolved. Only the name if the library does not record the folder."""
+    documents: int | None
+    """Documents that the library has of this file; None if their file is not recorded."""
+    passages: int | None
+    added: str
+    """When it was last added completely, ISO 8601 in UTC. Empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +146,28 @@ def statements_about(articles: Iterable[ArticleStatement]) -> list[Statement]:
     return statements
 
 
+@contextmanager
+def open_journal(folder: Path) -> Iterator[Journal]:
+    """Open the journal of a library that is open, in whichever place it is."""
+    journal: Journal = load_database_engine().open_journal(folder) if is_in_database(folder) else Journal(folder)
+    try:
+        yield journal
+    finally:
+        journal.close()
+
+
 class Journal:
-    """One connection to the journal. Every transaction is durable (`synchronous=FULL`) when its method returns."""
+    """One connection to the journal. Every transaction is durable (`synchronous=FULL`) when its method returns.
+
+    What is only read has the same queries in a folder and in PostgreSQL, except for the names below.
+    """
+
+    _among: ClassVar[str] = "IN (SELECT value FROM json_each(?))"
+    """SQL after a column for one of several texts, see `_bind`."""
+    _counts: ClassVar[str] = "state"
+    """The table with the numbers of documents and passages."""
+    _files: ClassVar[str] = "origins JOIN source_files ON number = file"
+    """The table of documents and their files."""
 
     def __init__(self, folder: Path, name: str = NAME) -> None:
         self._folder = folder
@@ -188,9 +230,9 @@ class Journal:
         with self._transaction():
             before = self.hashes(document_ids)
             ids = (json.dumps(list(document_ids)),)
-            query = f"SELECT count(*), coalesce(sum(passages), 0) FROM documents {_AMONG_IDS}"
+            query = f"SELECT count(*), coalesce(sum(passages), 0) FROM documents WHERE id {self._among}"
             removed_documents, removed_passages = self._db.execute(query, ids).fetchone()
-            self._db.execute(f"DELETE FROM documents {_AMONG_IDS}", ids)
+            self._db.execute(f"DELETE FROM documents WHERE id {self._among}", ids)
             documents = passages = 0
             for row in rows:
                 values = (row.id, bytes.fromhex(row.content_hash), row.passages, row.revision)
@@ -201,7 +243,7 @@ class Journal:
             # The files of changed and deleted documents are forgotten, and those of this batch recorded.
             after = self.hashes(list(before))
             changed = [id_ for id_, digest in before.items() if after.get(id_) != digest]
-            self._db.execute(f"DELETE FROM origins {_AMONG_IDS}", (json.dumps(changed),))
+            self._db.execute(f"DELETE FROM origins WHERE id {self._among}", (json.dumps(changed),))
             for command in _SETTLE_ORIGINS:
                 self._db.execute(command, (sequence,))
             self._db.execute("DELETE FROM journal WHERE sequence = ?", (sequence,))
@@ -251,30 +293,72 @@ class Journal:
 
     def hashes(self, document_ids: Sequence[str]) -> Mapping[str, str]:
         """Map the existing documents among these to their content hashes."""
-        query = f"SELECT id, content_hash FROM documents {_AMONG_IDS}"
-        rows = starmap(self._parse_row, self._read(query, (json.dumps(list(document_ids)),)))
+        query = f"SELECT id, content_hash FROM documents WHERE id {self._among}"
+        rows = starmap(self._parse_row, self._read(query, self._bind(document_ids)))
         return {row.id: row.content_hash for row in rows}
 
     def revisions(self, document_ids: Sequence[str]) -> Mapping[str, str | None]:
         """Map the existing and the deleted documents among these to their revisions. Deleted ones always have one."""
-        ids = (json.dumps(list(document_ids)),)
-        existing = dict(self._read(f"SELECT id, revision FROM documents {_AMONG_IDS}", ids))
-        deleted = dict(self._read(f"SELECT id, revision FROM deleted {_AMONG_IDS}", ids))
+        ids = self._bind(document_ids)
+        existing = dict(self._read(f"SELECT id, revision FROM documents WHERE id {self._among}", ids))
+        deleted = dict(self._read(f"SELECT id, revision FROM deleted WHERE id {self._among}", ids))
         return {id_: max(existing.get(id_) or "", deleted.get(id_, "")) or None for id_ in (*existing, *deleted)}
+
+    def passage_counts(self, document_ids: Sequence[str]) -> dict[str, int]:
+        """Map the existing documents among these to the number of their passages."""
+        query = f"SELECT id, passages FROM documents WHERE id {self._among}"
+        return dict(self._read(query, self._bind(document_ids)))
+
+    def ids_with_prefix(self, prefix: str) -> list[str]:
+        """Return up to MAX_PREFIX_IDS ids of documents that begin with this text, in order."""
+        # Ids with the same beginning are neighbours: nothing after the last of them is read.
+        query = f"SELECT id FROM documents WHERE id BETWEEN ? AND ? ORDER BY id LIMIT {MAX_PREFIX_IDS}"
+        return [id_ for (id_,) in self._read(query, prefix, f"{prefix}\U0010ffff")]
 
     def origins(self, document_ids: Sequence[str] | None = None) -> Mapping[str, Origin]:
         """Map these documents, or all, to their files if they are known."""
         if document_ids is None:
-            return self._read_origins("WHERE id != ?", "")
-        return self._read_origins(_AMONG_IDS, json.dumps(list(document_ids)))
+            return self._read_origins("id != ?", "")
+        return self._read_origins(f"id {self._among}", self._bind(document_ids))
 
     def find_origin(self, *, path: str | None = None, sha256: str = "") -> Origin | None:
         """Return the origin of a document named after the file at this path, or with this content, or None."""
         if path is not None:
-            origins = self._read_origins("WHERE path = ? AND name != '' LIMIT 1", os.fsencode(path))
+            origins = self._read_origins("path = ? AND name != '' LIMIT 1", os.fsencode(path))
         else:
-            origins = self._read_origins("WHERE sha256 = ? AND name != '' ORDER BY name LIMIT 1", sha256)
+            origins = self._read_origins("sha256 = ? AND name != '' ORDER BY name LIMIT 1", sha256)
         return next(iter(origins.values()), None)
+
+    def list_files(self) -> list[LibraryFile]:
+        """Return the files with documents in the library in order of their paths, then files without recorded ones."""
+        sources = self.sources()
+        rows = self._read_files()
+        names = Counter(Path(path).name for path, *_ in rows)
+        files: list[LibraryFile] = []
+        matched: set[str] = set()
+        for path, digest, documents, passages in rows:
+            name = Path(path).name
+            of_file = [source for source in sources if source.sha256 == digest]
+            if not of_file and names[name] == 1:
+                of_file = [source for source in sources if source.name == name]
+            matched.update(source.sha256 for source in of_file)
+            added = max((source.added for source in of_file), default="")
+            files.append(LibraryFile(path, documents, passages, added))
+        for source in sources:
+            if source.sha256 not in matched and source.name not in names:
+                files.append(LibraryFile(source.name, None, None, source.added))
+        return files
+
+    def documents_of_file(self, path: str) -> list[str]:
+        """Return the ids of the documents that are recorded for the file at this path, in order."""
+        rows = self._read(f"SELECT id FROM {self._files} WHERE path = ? ORDER BY id", os.fsencode(path))
+        return [id_ for (id_,) in rows]
+
+    def sources_of_file(self, path: str) -> list[IngestedFile]:
+        """Return the versions of a file that were added completely, unless files of other folders have its name."""
+        name = Path(path).name
+        others = [other for other, *_ in self._read_files() if Path(other).name == name and other != path]
+        return [] if others else [source for source in self.sources() if source.name == name]
 
     def set_origins(self, origins: Mapping[str, Origin]) -> None:
         """Record the files of existing documents."""
@@ -308,8 +392,27 @@ class Journal:
 
     def sources(self) -> list[IngestedFile]:
         """Return the files that were added completely, in order of addition."""
-        rows = self._read("SELECT sha256, name, bytes, added FROM sources ORDER BY added, name")
-        return list(starmap(IngestedFile, rows))
+        files = starmap(IngestedFile, self._read("SELECT sha256, name, bytes, added FROM sources"))
+        return sorted(files, key=lambda file: (file.added, file.name))
+
+    def forget_sources(self, sources: Sequence[IngestedFile]) -> None:
+        """Forget that these files were added completely. The caller has the library open for writing."""
+        with self._transaction():
+            self._db.executemany("DELETE FROM sources WHERE sha256 = ?", [(source.sha256,) for source in sources])
+
+    def forget_traces(self, document_ids: Sequence[str], is_theirs: Callable[[str], bool]) -> None:
+        """Forget what is left of deleted documents: deletions by their sources, paths and names of their files.
+
+        `is_theirs` decides about each other name. The caller has the library open for writing.
+        """
+        documents = set(document_ids)
+        deleted = [id_ for id_ in self.deletions() if id_ in documents or is_theirs(id_)]
+        self.forget_sources([source for source in self.sources() if is_theirs(source.name)])
+        with self._transaction():
+            self._db.executemany("DELETE FROM deleted WHERE id = ?", zip(deleted))
+            self._db.execute("DELETE FROM source_files WHERE number NOT IN (SELECT file FROM origins)")
+            if self.has_statements:
+                self._db.executemany("DELETE FROM marks WHERE source = ?", zip(document_ids))
 
     @property
     def has_statements(self) -> bool:
@@ -331,15 +434,22 @@ class Journal:
 
     def _replace_statements(self, sources: Sequence[str], statements: Iterable[Statement]) -> None:
         """Replace all statements of the sources and make changed targets due."""
-        new = {(item.target, item.source, item.mark): item.day for item in statements}
-        query = f"{_SELECT_STATEMENTS} WHERE source IN (SELECT value FROM json_each(?))"
-        old = {tuple(key): day for *key, day in self._db.execute(query, (json.dumps(list(sources)),))}
-        removed = old.keys() - new.keys()
-        changed = [(*key, day) for key, day in new.items() if key not in old or old[key] != day]
+        removed, changed, due = self._compare_statements(sources, statements)
         self._db.executemany("DELETE FROM marks WHERE target = ? AND source = ? AND mark = ?", removed)
         self._db.executemany("INSERT OR REPLACE INTO marks VALUES (?, ?, ?, ?)", changed)
-        due = [(row[0],) for row in (*removed, *changed)]
         self._db.executemany("INSERT OR IGNORE INTO due VALUES (?)", due)
+
+    def _compare_statements(
+        self, sources: Sequence[str], statements: Iterable[Statement]
+    ) -> tuple[set[_Key], list[tuple[str, str, str, int | None]], list[tuple[str]]]:
+        """Return the statements of the sources that are not among these, those that are new, and both their targets."""
+        new = {(item.target, item.source, item.mark): item.day for item in statements}
+        query = f"{_SELECT_STATEMENTS} WHERE source {self._among}"
+        rows = self._read(query, self._bind(sources))
+        old = {(target, source, mark): day for target, source, mark, day in rows}
+        removed = old.keys() - new.keys()
+        changed = [(*key, day) for key, day in new.items() if key not in old or old[key] != day]
+        return removed, changed, [(row[0],) for row in (*removed, *changed)]
 
     def statements(self, targets: Sequence[str] | None = None) -> list[Statement]:
         """Return the statements about these targets, or all statements."""
@@ -347,14 +457,14 @@ class Journal:
             return []
         if targets is None:
             return list(starmap(Statement, self._read(_SELECT_STATEMENTS)))
-        query = f"{_SELECT_STATEMENTS} WHERE target IN (SELECT value FROM json_each(?))"
-        return list(starmap(Statement, self._read(query, (json.dumps(list(targets)),))))
+        query = f"{_SELECT_STATEMENTS} WHERE target {self._among}"
+        return list(starmap(Statement, self._read(query, self._bind(targets))))
 
     def due_targets(self) -> list[str]:
         """Return the targets whose documents may not carry their current marks yet."""
         if not self.has_statements:
             return []
-        return list(chain.from_iterable(self._read("SELECT target FROM due ORDER BY target")))
+        return [target for (target,) in self._read("SELECT target FROM due ORDER BY target")]
 
     def clear_due(self, targets: Sequence[str]) -> None:
         """Remove these targets from the due ones."""
@@ -363,7 +473,7 @@ class Journal:
 
     def count(self) -> tuple[int, int]:
         """Return the recorded numbers of acknowledged (documents, passages)."""
-        ((documents, passages),) = self._read("SELECT documents, passages FROM state")
+        ((documents, passages),) = self._read(f"SELECT documents, passages FROM {self._counts}")
         return int(documents), int(passages)
 
     def recount(self) -> tuple[int, int]:
@@ -386,13 +496,24 @@ class Journal:
         ((version,),) = self._read("PRAGMA data_version")
         return int(version)
 
-    def _read(self, query: str, values: Sequence[str | bytes] = ()) -> list[tuple[Any, ...]]:
+    def _read(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         with translate_errors(self._folder):
             return self._db.execute(query, values).fetchall()
 
-    def _read_origins(self, condition: str, value: str | bytes) -> dict[str, Origin]:
-        rows = self._read(f"{_SELECT_ORIGINS} {condition}", (value,))
+    def _bind(self, ids: Sequence[str]) -> object:
+        """Return the value of `_among` for these ids."""
+        return json.dumps(list(ids))
+
+    def _read_origins(self, condition: str, value: object) -> dict[str, Origin]:
+        rows = self._read(f"SELECT id, path, name, sha256 FROM {self._files} WHERE {condition}", value)
         return {id_: Origin(os.fsdecode(path), name, sha256) for id_, path, name, sha256 in rows}
+
+    def _read_files(self) -> list[tuple[str, str, int, int]]:
+        rows = self._read(
+            f"SELECT path, max(origins.sha256), count(*), sum(passages) FROM {self._files} "
+            "JOIN documents USING (id) GROUP BY path ORDER BY path"
+        )
+        return [(os.fsdecode(path), digest, documents, int(passages)) for path, digest, documents, passages in rows]
 
     def _parse_row(self, document_id: Any, digest: Any, passages: Any = 0, revision: Any = None) -> DocumentRow:
         """Return a row of `documents`. Raise LibraryDamaged if a value has a wrong type."""

@@ -16,7 +16,7 @@ from epicrisis.corpus.removal_log import REMOVAL_LOG_FILE
 from epicrisis.library import library_parts, word_index
 from epicrisis.library.checksums import list_current_files
 from epicrisis.library.engine_errors import translate_errors
-from epicrisis.library.inventory import LibraryInventory
+from epicrisis.library.journal import open_journal
 from epicrisis.library.lance_table import LanceTable
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.passage_table import sql_in
@@ -57,8 +57,8 @@ def remove_records(
     library_parts.remove_parts(store.path, library_parts.REPLIES)
     forget_identities(store.path, set(patients))
     on_step("cleaning the journal and the lists of removed texts")
-    with LibraryInventory.open(store) as inventory:
-        inventory.forget_traces(documents, is_theirs)
+    with open_journal(store.path) as journal:
+        journal.forget_traces(documents, is_theirs)
     for name in LINE_FILES:
         filter_lines(store.path / name, lambda line: not is_theirs(line))
     store.purge(on_step)

@@ -35,7 +35,7 @@ from epicrisis.corpus.reading_progress import ReadingProgress
 from epicrisis.corpus.removal_log import RemovalLog
 from epicrisis.library.ingest import add_documents, check_vectors, content_hash, open_or_create
 from epicrisis.library.ingest_batches import IngestCounts, IngestProgress, IngestReport
-from epicrisis.library.inventory import LibraryInventory
+from epicrisis.library.journal import open_journal
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.manifest import complete_manifest
 from epicrisis.library.passage_table import find_fault
@@ -179,8 +179,8 @@ def _list_gone(store: LibraryStore, folders: Sequence[Path]) -> tuple[str, ...]:
     roots = [os.path.join(os.path.realpath(folder), "") for folder in folders]
     if not roots:
         return ()
-    with LibraryInventory.open(store) as inventory:
-        paths = [file.path for file in inventory.list_files() if file.path.startswith(tuple(roots))]
+    with open_journal(store.path) as journal:
+        paths = [file.path for file in journal.list_files() if file.path.startswith(tuple(roots))]
     return tuple(path for path in paths if not os.path.lexists(path))
 
 

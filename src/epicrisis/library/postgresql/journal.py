@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import starmap
 from pathlib import Path
 from typing import Any
 
 from epicrisis.core.protocols import StoredDocument
 from epicrisis.core.types import Origin
-from epicrisis.library.inventory import MAX_PREFIX_IDS, LibraryInventory
-from epicrisis.library.journal import DocumentRow, IngestedFile, Statement
+from epicrisis.library.journal import MAX_PREFIX_IDS, DocumentRow, IngestedFile, Journal, Statement
 from epicrisis.library.postgresql.database import Database
 
 
-class PostgresqlJournal(LibraryInventory):
+class PostgresqlJournal(Journal):
     """The journal of a library in PostgreSQL. Writes join the transaction of the writer."""
+
+    _among = "= ANY(?)"
+    _counts = "library"
+    _files = "origins"
 
     def __init__(self, folder: Path, database: Database) -> None:
         self._folder = folder
@@ -75,9 +77,9 @@ class PostgresqlJournal(LibraryInventory):
         """Return the numbers of documents, passages, and passages of patients among these documents."""
         query = (
             "SELECT count(*), coalesce(sum(passages), 0), "
-            "coalesce(sum(passages) FILTER (WHERE patient IS NOT NULL), 0) FROM documents WHERE id = ANY(%s)"
+            "coalesce(sum(passages) FILTER (WHERE patient IS NOT NULL), 0) FROM documents WHERE id = ANY(?)"
         )
-        ((documents, passages, notes),) = self._rows(query, list(document_ids))
+        ((documents, passages, notes),) = self._read(query, list(document_ids))
         return int(documents), int(passages), int(notes)
 
     def documents(self) -> Iterator[DocumentRow]:
@@ -85,32 +87,6 @@ class PostgresqlJournal(LibraryInventory):
             cursor.execute("SELECT id, content_hash, passages, revision FROM documents ORDER BY id")
             for id_, digest, passages, revision in cursor:
                 yield DocumentRow(id_, digest.hex(), passages, revision)
-
-    def hashes(self, document_ids: Sequence[str]) -> Mapping[str, str]:
-        rows = self._rows("SELECT id, content_hash FROM documents WHERE id = ANY(%s)", storable_ids(document_ids))
-        return {id_: digest.hex() for id_, digest in rows}
-
-    def revisions(self, document_ids: Sequence[str]) -> Mapping[str, str | None]:
-        ids = storable_ids(document_ids)
-        existing = dict(self._rows("SELECT id, revision FROM documents WHERE id = ANY(%s)", ids))
-        deleted = dict(self._rows("SELECT id, revision FROM deleted WHERE id = ANY(%s)", ids))
-        return {id_: max(existing.get(id_) or "", deleted.get(id_, "")) or None for id_ in (*existing, *deleted)}
-
-    def origins(self, document_ids: Sequence[str] | None = None) -> Mapping[str, Origin]:
-        if document_ids is None:
-            return self._read_origin_rows("id != %s", "")
-        return self._read_origin_rows("id = ANY(%s)", storable_ids(document_ids))
-
-    def find_origin(self, *, path: str | None = None, sha256: str = "") -> Origin | None:
-        if path is not None:
-            origins = self._read_origin_rows("path = %s AND name != '' LIMIT 1", os.fsencode(path))
-        else:
-            origins = self._read_origin_rows("sha256 = %s AND name != '' ORDER BY name LIMIT 1", sha256)
-        return next(iter(origins.values()), None)
-
-    def _read_origin_rows(self, condition: str, value: object) -> dict[str, Origin]:
-        rows = self._rows(f"SELECT id, path, name, sha256 FROM origins WHERE {condition}", value)
-        return {id_: Origin(os.fsdecode(path), name, sha256) for id_, path, name, sha256 in rows}
 
     def set_origins(self, origins: Mapping[str, Origin]) -> None:
         rows = [(os.fsencode(origin.path), origin.name, origin.sha256, id_) for id_, origin in origins.items()]
@@ -132,19 +108,12 @@ class PostgresqlJournal(LibraryInventory):
             revisions.items(),
         )
 
-    def deletions(self) -> Mapping[str, str]:
-        return dict(self._rows("SELECT id, revision FROM deleted"))
-
     def add_source(self, source: IngestedFile) -> None:
         self._write_rows(
             "INSERT INTO sources VALUES (%s, %s, %s, %s) ON CONFLICT (sha256) DO UPDATE SET name = excluded.name, "
             "bytes = excluded.bytes, added = excluded.added",
             [(source.sha256, source.name, source.bytes, source.added)],
         )
-
-    def sources(self) -> list[IngestedFile]:
-        rows = self._rows('SELECT sha256, name, bytes, added FROM sources ORDER BY added, name COLLATE "C"')
-        return list(starmap(IngestedFile, rows))
 
     def forget_sources(self, sources: Sequence[IngestedFile]) -> None:
         self._write_rows("DELETE FROM sources WHERE sha256 = %s", [(source.sha256,) for source in sources])
@@ -167,15 +136,7 @@ class PostgresqlJournal(LibraryInventory):
         self.replace_statements(sorted({statement.source for statement in rows}), rows)
 
     def replace_statements(self, sources: Sequence[str], statements: Iterable[Statement]) -> None:
-        new = {(item.target, item.source, item.mark): item.day for item in statements}
-        old = {}
-        for *key, day in self._rows(
-            "SELECT target, source, mark, day FROM marks WHERE source = ANY(%s)", list(sources)
-        ):
-            old[tuple(key)] = day
-        removed = old.keys() - new.keys()
-        changed = [(*key, day) for key, day in new.items() if key not in old or old[key] != day]
-        due = [(row[0],) for row in (*removed, *changed)]
+        removed, changed, due = self._compare_statements(sources, statements)
         with self._database.write():
             self._write_rows("DELETE FROM marks WHERE target = %s AND source = %s AND mark = %s", removed)
             self._write_rows(
@@ -185,49 +146,21 @@ class PostgresqlJournal(LibraryInventory):
             )
             self._write_rows("INSERT INTO due VALUES (%s) ON CONFLICT DO NOTHING", due)
 
-    def statements(self, targets: Sequence[str] | None = None) -> list[Statement]:
-        query = "SELECT target, source, mark, day FROM marks"
-        if targets is None:
-            return list(starmap(Statement, self._rows(query)))
-        return list(starmap(Statement, self._rows(f"{query} WHERE target = ANY(%s)", storable_ids(targets))))
-
-    def due_targets(self) -> list[str]:
-        return [target for (target,) in self._rows("SELECT target FROM due ORDER BY target")]
-
     def clear_due(self, targets: Sequence[str]) -> None:
         with self._database.write() as connection:
             connection.execute("DELETE FROM due WHERE target = ANY(%s)", (list(targets),))
 
-    def count(self) -> tuple[int, int]:
-        ((documents, passages),) = self._rows("SELECT documents, passages FROM library")
-        return int(documents), int(passages)
-
-    def recount(self) -> tuple[int, int]:
-        ((documents, passages),) = self._rows("SELECT count(*), coalesce(sum(passages), 0) FROM documents")
-        return int(documents), int(passages)
-
-    def documents_of_file(self, path: str) -> list[str]:
-        rows = self._rows("SELECT id FROM origins WHERE path = %s ORDER BY id", os.fsencode(path))
-        return [id_ for (id_,) in rows]
-
     def ids_with_prefix(self, prefix: str) -> list[str]:
         if not storable_ids([prefix]):
             return []
-        query = f"SELECT id FROM documents WHERE id >= %s AND starts_with(id, %s) ORDER BY id LIMIT {MAX_PREFIX_IDS}"
-        return [id_ for (id_,) in self._rows(query, prefix, prefix)]
+        query = f"SELECT id FROM documents WHERE id >= ? AND starts_with(id, ?) ORDER BY id LIMIT {MAX_PREFIX_IDS}"
+        return [id_ for (id_,) in self._read(query, prefix, prefix)]
 
-    def passage_counts(self, document_ids: Sequence[str]) -> dict[str, int]:
-        return dict(self._rows("SELECT id, passages FROM documents WHERE id = ANY(%s)", storable_ids(document_ids)))
+    def _read(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        return self._database.query(query.replace("?", "%s"), *values)
 
-    def _read_files(self) -> list[tuple[str, str, int, int]]:
-        rows = self._rows(
-            "SELECT path, max(origins.sha256), count(*), sum(passages) FROM origins JOIN documents USING (id) "
-            "GROUP BY path ORDER BY path"
-        )
-        return [(os.fsdecode(path), digest, documents, int(passages)) for path, digest, documents, passages in rows]
-
-    def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        return self._database.query(query, *values)
+    def _bind(self, ids: Sequence[str]) -> object:
+        return storable_ids(ids)
 
     def _write_rows(self, command: str, rows: Iterable[Sequence[object]]) -> None:
         with self._database.write() as connection, connection.cursor() as cursor:

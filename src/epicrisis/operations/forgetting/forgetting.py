@@ -27,7 +27,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from epicrisis.core.errors import InputError
-from epicrisis.library.inventory import LibraryInventory
+from epicrisis.library.journal import open_journal
 from epicrisis.library.library import LibraryStore
 from epicrisis.library.library_parts import REPLIES, remove_parts
 from epicrisis.library.passage_table import sql_in
@@ -306,9 +306,9 @@ def _prove(
         table = store.open_table()
         if count := table.count(sql_in("patient", plan.patients)):
             problems.append(f"{table.name} still holds {count} passages")
-        with LibraryInventory.open(store) as inventory:
+        with open_journal(store.path) as journal:
             for start in range(0, len(plan.documents), 1000):
-                if inventory.hashes(plan.documents[start : start + 1000]):
+                if journal.hashes(plan.documents[start : start + 1000]):
                     problems.append("the journal still lists notes")
                     break
         # Compressed files cannot be searched as bytes, but nothing may be in them that the table does not have.
