@@ -66,7 +66,7 @@ def build_ward(folder: Path, engine: str = "sqlite") -> Path:
     with open_or_create(folder, encoder, "hash") as store:
         add_documents(store, documents, encoder, literature=True)
         identities = [PatientIdentity(id_, names=(f"Given{id_} Family{id_}",)) for id_ in PATIENTS]
-        record_identities(store.path, identities, {})
+        record_identities(store.path, identities)
     return folder
 
 

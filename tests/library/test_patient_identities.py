@@ -69,24 +69,24 @@ def test_record_identities_other_person_under_same_id_is_refused_without_name(wh
     other, kind = OTHERS[what]
     assert find_contradiction(ADA, other) == kind
     assert find_contradiction(other, ADA) == kind
-    assert record_identities(tmp_path, [ADA], {}) == 0
+    assert record_identities(tmp_path, [ADA]) == 0
     with pytest.raises(InputError, match=f"patient 'p1' has another {kind} than in .*library of its own") as refused:
-        record_identities(tmp_path, [PatientIdentity("p2"), other], {})
+        record_identities(tmp_path, [PatientIdentity("p2"), other])
     assert not any(secret in refused.value.message.replace(str(tmp_path), "") for secret in SECRETS)
     assert list(read_identities(tmp_path)) == ["p1"], "nothing was written"
 
 
 def test_record_identities_merges_identities_in_private_file(tmp_path: Path) -> None:
     assert (read_identities(tmp_path), read_version(tmp_path), is_literature_declared(tmp_path)) == ({}, 0, False)
-    record_identities(tmp_path, [PatientIdentity("p1", "fhir")], {})
+    record_identities(tmp_path, [PatientIdentity("p1", "fhir")])
     first = read_version(tmp_path)
-    assert record_identities(tmp_path, [ADA], {}) == 0
+    assert record_identities(tmp_path, [ADA]) == 0
     assert read_version(tmp_path) > first
     assert read_identities(tmp_path) == {"p1": ADA}
     second = read_version(tmp_path)
-    record_identities(tmp_path, [ADA], {})
+    record_identities(tmp_path, [ADA])
     assert read_version(tmp_path) == second
-    assert record_identities(tmp_path, [replace(ADA, names=("Ada Lovelace",))], {}) == 1
+    assert record_identities(tmp_path, [replace(ADA, names=("Ada Lovelace",))]) == 1
     assert read_identities(tmp_path)["p1"].names == ("Ada Lovelace", "Ada Byron")
     assert stat.S_IMODE((tmp_path / NAME).stat().st_mode) == 0o600
     declare_literature(tmp_path)
@@ -109,7 +109,7 @@ def test_forget_patients_without_notes_removes_identity(tmp_path: Path) -> None:
 def test_read_identities_empty_file_is_accepted_and_damaged_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / NAME).touch()
     assert read_identities(tmp_path) == {}
-    record_identities(tmp_path, [ADA], {})
+    record_identities(tmp_path, [ADA])
     (tmp_path / NAME).write_text("Ada Byron " * 900)
     with pytest.raises(LibraryDamaged) as damaged:
         read_identities(tmp_path)
@@ -232,7 +232,7 @@ def numbered_roster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roster
     ]
     path = tmp_path_factory.mktemp("numbered") / "library"
     with library(path, [note(f"p{number}") for number in (1, 2, 3, 4)]) as opened:
-        record_identities(opened.path, people, {})
+        record_identities(opened.path, people)
         yield Roster(opened)
 
 

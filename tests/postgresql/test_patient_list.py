@@ -78,7 +78,7 @@ def test_change_of_identities_alone_is_seen_by_open_readers(database: LibraryDat
     assert reader.patients()["berta"].name is None
     with LibraryStore.open(database.url(WRITER), write=True) as library:
         identity = PatientIdentity("berta", names=("Berta Beck",))
-        patient_identities.record_identities(library.path, [identity], {})
+        patient_identities.record_identities(library.path, [identity])
         assert reader.patients()["berta"].name == "Berta Beck"
         patient_identities.forget_identities(library.path, ["berta"])
     assert reader.patients()["berta"].name is None

@@ -295,13 +295,17 @@ class LibraryStore:
                 self._table.refresh()
                 for ids in find_documents(self._journal, self._table, frozenset(targets)):
                     if marks := find_changed_marks(self._journal, self._table, ids):
-                        changed = sorted(marks)
-                        sequence = self._journal.begin(changed)
-                        self._table.write_marks(marks)
-                        self._parts.finish_batch(sequence, changed, self._table.passages_of(changed))
+                        self._write_marks(marks)
                     count += len(marks)
                 self._journal.clear_due(targets)
         return count
+
+    def _write_marks(self, marks: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+        """Set the marks of these documents with one durable commit."""
+        changed = sorted(marks)
+        sequence = self._journal.begin(changed)
+        self._table.write_marks(marks)
+        self._parts.finish_batch(sequence, changed, self._table.passages_of(changed))
 
     def add_source(self, source: IngestedFile) -> None:
         """Record that a file was added completely. Raise LibraryError for a reader."""

@@ -60,8 +60,6 @@ class NoteSummary:
     encounters: tuple[str, ...]
     note_types: Mapping[str, int]
     """Number of notes of each type."""
-    name: str
-    """The patient's name in one of the notes, or an empty string."""
 
 
 class PassageTable(ABC):
@@ -203,10 +201,9 @@ class PassageTable(ABC):
             for values in zip(*(columns[name] for name in names), strict=True):
                 yield dict(zip(names, values, strict=True))
 
-    def summarize_notes(self, patients: Sequence[str] | None = None) -> Iterator[NoteSummary]:
-        """Yield summaries of all notes of these patients, or of all. Each is of one or more notes of one patient."""
-        condition = "patient IS NOT NULL" if patients is None else sql_in("patient", patients)
-        for row in self.rows(["patient", "date", "metadata"], f"({condition}) AND ordinal = 0"):
+    def summarize_notes(self) -> Iterator[NoteSummary]:
+        """Yield summaries of all notes of the patients. Each is of one or more notes of one patient."""
+        for row in self.rows(["patient", "date", "metadata"], "patient IS NOT NULL AND ordinal = 0"):
             metadata = json.loads(row["metadata"])
             encounter, note_type = metadata.get("encounter"), metadata.get("note_type")
             yield NoteSummary(
@@ -215,7 +212,6 @@ class PassageTable(ABC):
                 dates=(row["date"],) if row["date"] else (),
                 encounters=(str(encounter),) if encounter else (),
                 note_types={str(note_type): 1} if note_type else {},
-                name=str(metadata.get("patient_name") or ""),
             )
 
     def literature(self, condition: str) -> Iterator[tuple[str, dict[str, Any], str | None]]:

@@ -86,7 +86,7 @@ def merge_identities(before: PatientIdentity, now: PatientIdentity) -> PatientId
 
 
 def read_identities(folder: Path, patients: Iterable[str] | None = None) -> Mapping[str, PatientIdentity]:
-    """Map these patients, or all, to their identities. Libraries of earlier versions have none.
+    """Map these patients, or all, to their identities. A patient whom no source names has none.
 
     Raise LibraryDamaged if the table cannot be read.
     """
@@ -113,11 +113,10 @@ def read_version(folder: Path) -> int:
     return open_identities(folder).version()
 
 
-def record_identities(folder: Path, identities: Iterable[PatientIdentity], names_in_notes: Mapping[str, str]) -> int:
+def record_identities(folder: Path, identities: Iterable[PatientIdentity]) -> int:
     """Record these identities and return the number of patients with a new name.
 
-    `names_in_notes` maps patients without an entry to their names in the library's notes. Raise InputError if an
-    identity contradicts an earlier one; nothing is then written.
+    Raise InputError if an identity contradicts an earlier one; nothing is then written.
     """
     identities = list(identities)
     current = dict(read_identities(folder, (identity.patient for identity in identities)))
@@ -125,8 +124,7 @@ def record_identities(folder: Path, identities: Iterable[PatientIdentity], names
     renamed = 0
     for identity in identities:
         patient = identity.patient
-        name = names_in_notes.get(patient, "")
-        before = current.get(patient, PatientIdentity(patient, names=(name,) if name else ()))
+        before = current.get(patient, PatientIdentity(patient))
         if kind := find_contradiction(before, identity):
             raise InputError(
                 f"patient {patient!a} has another {kind} than in {folder}, so one id may stand for two people: add "

@@ -172,16 +172,6 @@ class Roster:
         self._ids_by_name, self._ids_by_number = by_name, by_number
 
 
-def names_in_notes(library: LibraryStore, patients: Iterable[str]) -> Mapping[str, str]:
-    """Map these patients to the first names given in their notes. Patients without a name are left out."""
-    ids = sorted(patients)
-    names: dict[str, str] = {}
-    for summary in library.open_table().summarize_notes(ids) if ids else ():
-        if summary.name:
-            names.setdefault(summary.patient, summary.name)
-    return names
-
-
 def forget_patients(library: LibraryStore, patients: Iterable[str]) -> None:
     """Delete the identities of those patients without remaining notes."""
     registry.forget_identities(library.path, set(patients) - Roster(library).patients().keys())
@@ -210,19 +200,14 @@ class _RecordSummary:
         self._encounters: set[str] = set()
         self._note_types: Counter[str] = Counter()
         self._notes = 0
-        self._name = ""
 
     def add(self, summary: NoteSummary) -> None:
         self._notes += summary.notes
         self._dates += summary.dates
         self._encounters.update(summary.encounters)
         self._note_types.update(summary.note_types)
-        self._name = self._name or summary.name
 
     def build(self, identity: PatientIdentity) -> PatientRecord:
-        names = dict.fromkeys(identity.names)
-        if self._name:
-            names.setdefault(self._name)
         numbers = []
         for system, value in identity.numbers:
             # A number without digits (`unknown`) could be any word of a question.
@@ -235,8 +220,8 @@ class _RecordSummary:
             last=max(self._dates, key=lambda date: (last_day(date), date), default=None),
             encounters=len(self._encounters),
             note_types=dict(self._note_types.most_common()),
-            name=next(iter(names), None),
-            names=tuple(names),
+            name=next(iter(identity.names), None),
+            names=tuple(dict.fromkeys(identity.names)),
             born=identity.born or None,
             numbers=tuple(numbers),
         )
@@ -308,11 +293,7 @@ class PatientRegistration:
         if not self._pending:
             return
         identities, self._pending = self._pending, []
-        patients = {identity.patient for identity in identities}
-        # Libraries of earlier versions have names in their notes and no table of patients.
-        unrecorded = patients.difference(registry.read_identities(self._library.path, patients))
-        names = names_in_notes(self._library, unrecorded)
-        self.renamed += registry.record_identities(self._library.path, identities, names)
+        self.renamed += registry.record_identities(self._library.path, identities)
 
 
 def read_document_patients(library: LibraryStore, document_ids: Sequence[str]) -> Mapping[str, str | None]:

@@ -135,16 +135,14 @@ CREATE FUNCTION current_patient() RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
     SELECT CASE WHEN starts_with(current_setting('epicrisis.patient', true), 'p:')
         THEN substr(current_setting('epicrisis.patient', true), 3) END $$;
 CREATE FUNCTION list_patients() RETURNS TABLE(
-    patient text, notes bigint, dates text[], encounters text[], note_types json, patient_name text)
+    patient text, notes bigint, dates text[], encounters text[], note_types json)
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = {{schema}}, pg_temp AS $$
     WITH note AS MATERIALIZED (
         SELECT p.patient, p.date, (p.metadata::json -> 'encounter')::text AS encounter,
-            (p.metadata::json -> 'note_type')::text AS note_type,
-            (p.metadata::json -> 'patient_name')::text AS patient_name
+            (p.metadata::json -> 'note_type')::text AS note_type
         FROM passages p WHERE p.patient IS NOT NULL AND p.ordinal = 0
     ), record AS (
-        SELECT note.patient, count(*) AS notes, array_agg(DISTINCT encounter) AS encounters,
-            min(note.patient_name COLLATE "C") FILTER (WHERE note.patient_name NOT IN ('null', '""')) AS patient_name
+        SELECT note.patient, count(*) AS notes, array_agg(DISTINCT encounter) AS encounters
         FROM note GROUP BY note.patient
     ), period AS (
         SELECT range.patient, array_agg(first) || array_agg(last) AS dates FROM (
@@ -156,7 +154,7 @@ CREATE FUNCTION list_patients() RETURNS TABLE(
             GROUP BY note.patient, note_type
         ) counted GROUP BY counted.patient
     )
-    SELECT patient, record.notes, period.dates, record.encounters, kind.note_types, record.patient_name
+    SELECT patient, record.notes, period.dates, record.encounters, kind.note_types
     FROM record JOIN period USING (patient) LEFT JOIN kind USING (patient) $$;
 CREATE FUNCTION list_identities() RETURNS TABLE(sequence bigint, id text, identity text)
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = {{schema}}, pg_temp AS $$

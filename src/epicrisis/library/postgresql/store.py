@@ -12,9 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
-
-import numpy as np
+from typing import Any, Self
 
 from epicrisis.core.errors import InputError, LibraryDamaged, LibraryError, StorageError
 from epicrisis.core.protocols import ScoredId, StoredDocument, Vectors
@@ -31,7 +29,7 @@ from epicrisis.library.postgresql.database import Database
 from epicrisis.library.postgresql.index_build import build_vector_index
 from epicrisis.library.postgresql.journal import PostgresqlJournal, storable_ids
 from epicrisis.library.postgresql.table import PostgresqlTable, parse_columns
-from epicrisis.library.retraction_marking import find_changed_marks, find_documents
+from epicrisis.library.vector_search import check_query_vector
 from epicrisis.system.remote_libraries import record_address
 
 _PASSAGE_COLUMNS = [name for name in ALL_COLUMNS if name not in ("last_day", "facets", "vector")]
@@ -184,19 +182,9 @@ class PostgresqlLibrary(LibraryStore):
                 self._records.delete_documents(existing)
             self._passages.refresh()
 
-    def update_due_marks(self) -> int:
-        """Apply changed statements to existing documents and return the number of changed documents."""
-        count = 0
-        with self._thread_lock:
-            self._settle()
-            if targets := self._journal.due_targets():
-                for ids in find_documents(self._journal, self._passages, frozenset(targets)):
-                    if marks := find_changed_marks(self._journal, self._passages, ids):
-                        with self._change(sorted(marks)):
-                            self._passages.write_marks(marks)
-                    count += len(marks)
-                self._journal.clear_due(targets)
-        return count
+    def _write_marks(self, marks: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+        with self._change(sorted(marks)):
+            self._passages.write_marks(marks)
 
     def compact(self, on_step: Callable[[str], None] | None = None) -> None:
         """Build missing indexes, and that of words after large additions. Raise LibraryError for a reader."""
@@ -264,12 +252,7 @@ class PostgresqlLibrary(LibraryStore):
     def search_vectors(self, vector: Vectors, k: int, scope: Scope) -> tuple[ScoredId, ...]:
         """Search by vector, see PassageStore. Raise InputError for a vector of another dimension or not finite."""
         check_scope(scope)
-        vector = np.ascontiguousarray(vector, dtype=np.float32)
-        if vector.shape != (self.manifest.dimensions,) or not np.isfinite(vector).all():
-            raise InputError(
-                f"the query's vector must be {self.manifest.dimensions} finite numbers, got shape {vector.shape}: "
-                f"encode it with {self.manifest.encoder_name}"
-            )
+        vector = check_query_vector(vector, self.manifest)
         if k < 1:
             return ()
         with self._database.read_for(search.find_patient(scope), search.INDEX_SETTINGS) as connection:

@@ -143,17 +143,12 @@ class PostgresqlTable(PassageTable):
             while rows := cursor.fetchmany(BATCH_ROWS):
                 yield parse_columns(names, rows)
 
-    def summarize_notes(self, patients: Sequence[str] | None = None) -> Iterator[NoteSummary]:
-        """Yield a summary of all notes of each patient, or of each note of these patients.
+    def summarize_notes(self) -> Iterator[NoteSummary]:
+        """Yield a summary of all notes of each patient.
 
-        A role that may only read gets all from a function with more rights, which returns no text of the notes. It
-        sees no notes of patients that are named.
+        A role that may only read gets it from a function with more rights, which returns no text of the notes.
         """
-        if patients is not None:
-            yield from super().summarize_notes(patients)
-            return
-        rows = self._database.query("SELECT * FROM list_patients()")
-        for patient, notes, dates, encounters, types, name in rows:
+        for patient, notes, dates, encounters, types in self._database.query("SELECT * FROM list_patients()"):
             note_types = Counter[str]()
             for text, count in (types or {}).items():
                 note_types[_parse_value(text)] += count
@@ -164,7 +159,6 @@ class PostgresqlTable(PassageTable):
                 dates=tuple(filter(None, dates)),
                 encounters=tuple(filter(None, map(_parse_value, encounters))),
                 note_types=note_types,
-                name=_parse_value(name),
             )
 
     def facet_condition(self, names: Iterable[str]) -> str:
