@@ -37,7 +37,7 @@ from epicrisis.corpus.facts.values import name_denial, states_absence
 )
 @pytest.mark.parametrize("kind", ["medication", "problem", "procedure", "immunization"])
 def test_entry_that_names_nothing_states_absence(name: str, kind: FactKind) -> None:
-    assert states_absence(ClinicalFact(kind, name, start=0, end=0))
+    assert states_absence(ClinicalFact(kind, name))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_entry_that_names_nothing_states_absence(name: str, kind: FactKind) -> N
     ],
 )
 def test_entry_that_names_something_is_kept(kind: FactKind, name: str) -> None:
-    assert not states_absence(ClinicalFact(kind, name, start=0, end=0))
+    assert not states_absence(ClinicalFact(kind, name))
 
 
 @pytest.mark.parametrize(
@@ -72,13 +72,13 @@ def test_entry_that_names_something_is_kept(kind: FactKind, name: str) -> None:
     ],
 )
 def test_entry_whose_code_says_none_states_absence(kind: FactKind, code: str, category: str) -> None:
-    assert states_absence(ClinicalFact(kind, "See text", start=0, end=0, codes=(code,), category=category))
-    assert not states_absence(ClinicalFact("observation", "See text", start=0, end=0, codes=(code,), category="survey"))
+    assert states_absence(ClinicalFact(kind, "See text", codes=(code,), category=category))
+    assert not states_absence(ClinicalFact("observation", "See text", codes=(code,), category="survey"))
 
 
 @pytest.mark.parametrize("code", ["snomed:716186003", "absent-unknown-uv-ips:no-known-medication-allergies"])
 def test_allergy_denied_by_a_code_has_the_words_of_the_denial(code: str) -> None:
-    bare = ClinicalFact("allergy", code.rpartition(":")[2], start=0, end=0, codes=(code,))
+    bare = ClinicalFact("allergy", code.rpartition(":")[2], codes=(code,))
     assert name_denial(bare).name.startswith("No known ")
     assert name_denial(replace(bare, name="No known allergy")).name == "No known allergy"
     assert name_denial(replace(bare, kind="problem")).name == bare.name
@@ -86,7 +86,7 @@ def test_allergy_denied_by_a_code_has_the_words_of_the_denial(code: str) -> None
 
 @pytest.mark.parametrize(("code", "expected"), [("no-allergy-info", True), ("no-known-allergies", False)])
 def test_allergy_of_which_nothing_is_known_differs_from_none(code: str, expected: bool) -> None:
-    assert states_absence(ClinicalFact("allergy", "Allergies", start=0, end=0, codes=(f"local:{code}",))) is expected
+    assert states_absence(ClinicalFact("allergy", "Allergies", codes=(f"local:{code}",))) is expected
 
 
 @pytest.mark.parametrize(

@@ -31,14 +31,14 @@ FACTS = "clinical_facts"
 
 @dataclass(frozen=True, slots=True)
 class ClinicalFact:
-    """One structured fact, stated by the characters `start` to `end` of its document."""
+    """One structured fact, stated by the characters `start` to `end` of its document, once that is written."""
 
     kind: FactKind
     name: str
     """The words of the source: `Creatinine`, `Lisinopril 10 MG Oral Tablet`."""
     _: KW_ONLY
-    start: int
-    end: int
+    start: int = 0
+    end: int = 0
     event: FactEvent = "state"
     time: str | None = None
     """When it happened: a partial ISO date in local time, `2150-03-04T10:30` or less."""
@@ -79,12 +79,12 @@ _REQUIRED = ("kind", "name", "start", "end")
 
 
 def write_facts(facts: Sequence[ClinicalFact]) -> list[dict[str, Any]]:
-    """Return the facts as JSON data, by offset. Fields with their default value are left out."""
+    """Return the facts as JSON data, by offset. Other fields than `_REQUIRED` are left out at their default value."""
     rows = []
     for fact in sorted(facts, key=lambda fact: fact.start):
         row = {}
         for (name, default), value in zip(_STORED_FIELDS, _stored_values(fact), strict=True):
-            if value != default:
+            if value != default or name in _REQUIRED:
                 row[name] = list(value) if isinstance(value, tuple) else value
         rows.append(row)
     return rows

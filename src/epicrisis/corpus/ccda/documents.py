@@ -16,6 +16,7 @@ import io
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from epicrisis.corpus.ccda.facts import CodedFacts, read_entries
@@ -29,6 +30,7 @@ from epicrisis.corpus.xml_text import BrokenXML, parse_stream
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
+    from pydantic import TypeAdapter
 
 MAX_FILE_BYTES = 64 * 1024 * 1024
 MAX_MEDIA_BYTES = 64 * 1024 * 1024
@@ -102,15 +104,14 @@ class ClinicalDocument:
     @staticmethod
     def from_json(values: Mapping[str, Any]) -> ClinicalDocument:
         """Return the document of `dataclasses.asdict`, from which JSON made lists of its tuples."""
-        fields: dict[str, Any] = {}
-        for name, value in values.items():
-            fields[name] = tuple(value) if isinstance(value, list) else value
-        patients: list[DocumentPatient] = []
-        for patient in fields.pop("patients"):
-            numbers = tuple((system, value) for system, value in patient["numbers"])
-            patients.append(DocumentPatient(numbers, tuple(patient["names"]), patient["born"]))
-        coded = CodedFacts.from_json(fields.pop("coded"))
-        return ClinicalDocument(patients=tuple(patients), coded=coded, **fields)
+        return _load_adapter().validate_python(values)
+
+
+@cache
+def _load_adapter() -> TypeAdapter[ClinicalDocument]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(ClinicalDocument)
 
 
 def parse_clinical_documents(data: bytes) -> list[_Element]:

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from epicrisis.core.clinical_facts import ClinicalFact
 from epicrisis.core.fact_kinds import LASTING_KINDS, FactKind
@@ -31,9 +31,9 @@ from epicrisis.corpus.ccda.values import (
     read_time,
     read_value,
 )
-from epicrisis.corpus.facts.documents import FactEntry
+from epicrisis.corpus.facts.documents import FactEntry, end_entry
 from epicrisis.corpus.facts.times import describe_end, reported_since, split_offset
-from epicrisis.corpus.facts.values import VITAL_SIGNS, choose_name, end_fact, name_denial, name_status
+from epicrisis.corpus.facts.values import VITAL_SIGNS, choose_name, name_denial, name_status
 from epicrisis.corpus.hl7.values import DAY_EVENTS, iso_time
 from epicrisis.corpus.patient_numbers import format_identifier
 
@@ -88,18 +88,6 @@ class CodedFacts:
     """Those of each entry. They share their source."""
     problems: Mapping[str, int] = field(default_factory=dict)
     """How many entries were not read, by reason."""
-
-    @staticmethod
-    def from_json(values: Mapping[str, Any]) -> CodedFacts:
-        """Return the facts of `dataclasses.asdict`, from which JSON made lists of its tuples."""
-        rows: list[tuple[FactEntry, ...]] = []
-        for row in values["entries"]:
-            entries: list[FactEntry] = []
-            for entry in row:
-                fact = ClinicalFact(**{**entry["fact"], "codes": tuple(entry["fact"]["codes"])})
-                entries.append(FactEntry(**{**entry, "fact": fact}))
-            rows.append(tuple(entries))
-        return CodedFacts(tuple(rows), values["problems"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,8 +221,6 @@ def _read_result(statement: _Element, context: _Context) -> list[FactEntry]:
     fact = ClinicalFact(
         kind,
         name,
-        start=0,
-        end=0,
         time=time or None,
         codes=codes,
         value=value.text,
@@ -262,7 +248,7 @@ def _read_problem(statement: _Element, context: _Context) -> list[FactEntry]:
     name = choose_name((name, read_text(statement.find("text"), context.narrative), *codes))
     if not name:
         return []
-    return _state_course(statement, context, ClinicalFact("problem", name, start=0, end=0, codes=codes))
+    return _state_course(statement, context, ClinicalFact("problem", name, codes=codes))
 
 
 def _read_encounter_diagnosis(statement: _Element, context: _Context) -> list[FactEntry]:
@@ -286,24 +272,22 @@ def _read_allergy(statement: _Element, context: _Context) -> list[FactEntry]:
     if not name:
         # "No known allergies" is a negated allergy to nothing by name, or has a code that says so.
         name, codes = read_concept(statement.find("value"), context.narrative)
-        name = name or name_denial(ClinicalFact("allergy", "", start=0, end=0, codes=codes)).name
+        name = name or name_denial(ClinicalFact("allergy", "", codes=codes)).name
     if not name:
         return []
     reactions: list[str] = []
     for reaction in statement.iterfind("entryRelationship[@typeCode='MFST']/observation"):
         words = read_concept(reaction.find("value"), context.narrative)[0]
-        severity = _read_severity(reaction, context)
+        severity = _name_inner(reaction, _SEVERITY_CODE, _SEVERITIES, context)
         reactions.append(f"{words} ({severity})" if words and severity else words)
     category = _ALLERGY_CATEGORIES.get(read_attribute(statement.find("value"), "code"), "")
     value = ", ".join(filter(None, reactions))
-    severity = _read_severity(statement, context)
-    criticality = _CRITICALITIES.get(_inner_code(statement, _CRITICALITY_CODE), "")
-    criticality = (
-        criticality or _inner_value(statement, _CRITICALITY_CODE, context).removesuffix(" criticality").lower()
-    )
+    severity = _name_inner(statement, _SEVERITY_CODE, _SEVERITIES, context)
+    criticality = _name_inner(statement, _CRITICALITY_CODE, _CRITICALITIES, context)
+    criticality = criticality.removesuffix(" criticality").lower()
     remarks = [f"severity {severity}" if severity else "", f"criticality {criticality}" if criticality else ""]
     fact = ClinicalFact(
-        "allergy", name, start=0, end=0, codes=codes, value=value, category=category,
+        "allergy", name, codes=codes, value=value, category=category,
         interpretation=", ".join(filter(None, remarks)),
     )  # fmt: skip
     return _state_course(statement, context, fact)
@@ -324,8 +308,6 @@ def _state_course(statement: _Element, context: _Context, fact: ClinicalFact) ->
     state = ClinicalFact(
         fact.kind,
         fact.name,
-        start=0,
-        end=0,
         event="start" if onset and not is_negated else "state",
         time=onset or recorded or context.document_day or None,
         codes=fact.codes,
@@ -337,9 +319,7 @@ def _state_course(statement: _Element, context: _Context, fact: ClinicalFact) ->
     entries = [FactEntry(state, recorded, remark=_read_comment(statement, context))]
     if is_past and not is_negated:
         past = status if status in _PAST else "resolved"
-        entries.append(
-            FactEntry(replace(state, event="end", time=end or None, value="", interpretation="", status=past))
-        )
+        entries.append(end_entry(state, end, past))
     return entries
 
 
@@ -361,8 +341,6 @@ def _read_medication(statement: _Element, context: _Context) -> list[FactEntry]:
     fact = ClinicalFact(
         "medication",
         name,
-        start=0,
-        end=0,
         event="start" if start and not is_negated else "state",
         time=start or _author_time(statement) or context.document_day or None,
         codes=codes,
@@ -377,8 +355,7 @@ def _read_medication(statement: _Element, context: _Context) -> list[FactEntry]:
         past = "stopped" if is_stopped else _OVER.get(status, "") if is_over else "planned"
         # A planned end after a stop is not when it ended.
         end = "" if is_stopped and is_planned else end
-        ending = replace(fact, event="end", time=end or None, value="", number=None, unit="", status=past)
-        entries.append(FactEntry(ending))
+        entries.append(end_entry(fact, end, past))
     return entries
 
 
@@ -391,8 +368,6 @@ def _read_immunization(statement: _Element, context: _Context) -> list[FactEntry
     fact = ClinicalFact(
         "immunization",
         name,
-        start=0,
-        end=0,
         event="given" if is_done else "state",
         time=read_period(statement)[0] or None,
         codes=codes,
@@ -418,8 +393,6 @@ def _read_procedure(statement: _Element, context: _Context) -> list[FactEntry]:
     fact = ClinicalFact(
         "procedure",
         name,
-        start=0,
-        end=0,
         time=start or end or None,
         codes=codes,
         status="not-done" if is_negated else {"completed": "", "aborted": "stopped"}.get(status, status),
@@ -444,8 +417,6 @@ def _read_device(statement: _Element, context: _Context) -> list[FactEntry]:
     fact = ClinicalFact(
         "observation",
         name,
-        start=0,
-        end=0,
         event="start" if start and not is_negated else "state",
         time=start or context.document_day or None,
         codes=codes or product_codes or act_codes,
@@ -453,7 +424,7 @@ def _read_device(statement: _Element, context: _Context) -> list[FactEntry]:
         category="devices",
     )
     entries = [FactEntry(fact, remark=_read_comment(statement, context))]
-    return [*entries, FactEntry(end_fact(fact, end))] if end and not is_negated else entries
+    return [*entries, end_entry(fact, end)] if end and not is_negated else entries
 
 
 def _product(statement: _Element, context: _Context, place: str = "consumable") -> tuple[str, tuple[str, ...]]:
@@ -489,8 +460,6 @@ def _read_encounter(statement: _Element, context: _Context) -> list[FactEntry]:
     fact = ClinicalFact(
         "encounter",
         name or "encounter",
-        start=0,
-        end=0,
         event="start" if start and (end or is_open) and not is_visit else "state",
         time=start or end or None,
         codes=codes,
@@ -507,26 +476,13 @@ def _read_encounter(statement: _Element, context: _Context) -> list[FactEntry]:
     return entries
 
 
-def _inner_value(statement: _Element, code: str, context: _Context) -> str:
-    """Return the value of the observation with this code within an entry."""
+def _name_inner(statement: _Element, code: str, names: Mapping[str, str], context: _Context) -> str:
+    """Return the value of the observation with this code within an entry: named by its own code, else its words."""
     for inner in statement.iterfind("entryRelationship/observation"):
         if read_attribute(inner.find("code"), "code") == code:
-            return read_concept(inner.find("value"), context.narrative)[0]
+            value = inner.find("value")
+            return names.get(read_attribute(value, "code")) or read_concept(value, context.narrative)[0]
     return ""
-
-
-def _inner_code(statement: _Element, code: str) -> str:
-    """Return the code of the value of the observation with this code within an entry."""
-    for inner in statement.iterfind("entryRelationship/observation"):
-        if read_attribute(inner.find("code"), "code") == code:
-            return read_attribute(inner.find("value"), "code")
-    return ""
-
-
-def _read_severity(statement: _Element, context: _Context) -> str:
-    """Return the severity of an allergy or a reaction in words, by its code."""
-    words = _inner_value(statement, _SEVERITY_CODE, context)
-    return _SEVERITIES.get(_inner_code(statement, _SEVERITY_CODE), words)
 
 
 def _read_status(statement: _Element, context: _Context) -> str:

@@ -256,6 +256,14 @@ class FactSpool:
         )
 
 
+def end_entry(fact: ClinicalFact, time: str, status: str = "", remark: str = "", since: str = "") -> FactEntry:
+    """Return the end of what a fact states, without a time if it is not known. Its values are those of the fact."""
+    end = replace(
+        fact, event="end", time=time or None, value="", number=None, unit="", interpretation="", status=status
+    )
+    return FactEntry(end, since, remark=remark)
+
+
 def _list_sources(records: Sequence[FactRecord], incremental: str) -> Iterator[StatedSources]:
     """Yield the sources of a patient's records that begin like those of an incremental export."""
     if records and incremental:

@@ -14,7 +14,7 @@ from epicrisis.core.clinical_facts import ClinicalFact
 from epicrisis.core.fact_kinds import FactEvent, FactKind
 from epicrisis.core.ucum import to_ucum
 from epicrisis.corpus import reader_base
-from epicrisis.corpus.facts.documents import FactEntry, FactRecord, FactSpool, Stay
+from epicrisis.corpus.facts.documents import FactEntry, FactRecord, FactSpool, Stay, end_entry
 from epicrisis.corpus.facts.tables import TableRow, describe_range, find_table, read_number, read_table, split_bound
 from epicrisis.corpus.facts.times import reported_since
 from epicrisis.corpus.note_documents import NoteCleaning
@@ -113,9 +113,7 @@ class _Reader:
         time, _ = row.time("dod")
         if time:
             source = f"mimic:patients/{row.id('subject_id')}"
-            fact = ClinicalFact(
-                "observation", "Death", start=0, end=0, time=time, codes=("snomed:419620001",), source=source
-            )
+            fact = ClinicalFact("observation", "Death", time=time, codes=("snomed:419620001",), source=source)
             self._spool.add(FactRecord(row.id("subject_id"), source, (FactEntry(fact),)))
 
     def _add(self, row: TableRow, table: str) -> None:
@@ -127,7 +125,7 @@ class _Reader:
     def _entry(self, row: TableRow, source: str, kind: FactKind, name: str, *times: str) -> FactEntry:
         time, written_time = row.time(*times)
         stay = row.id("hadm_id")
-        fact = ClinicalFact(kind, name, start=0, end=0, time=time or None, encounter=stay, source=f"mimic:{source}")
+        fact = ClinicalFact(kind, name, time=time or None, encounter=stay, source=f"mimic:{source}")
         return FactEntry(fact, written_time=written_time)
 
     def _count_lack(self, problem: str) -> list[FactEntry]:
@@ -171,8 +169,6 @@ class _Reader:
         fact = ClinicalFact(
             "laboratory",
             name,
-            start=0,
-            end=0,
             time=time or None,
             codes=(*codes, f"mimic-lab:{row.id('itemid')}"),
             value=value,
@@ -243,7 +239,7 @@ class _Reader:
         end, _ = row.time("stoptime", "enddate")
         if not end:
             return [start]
-        return [start, FactEntry(replace(fact, event="end", time=end, value=""))]
+        return [start, end_entry(fact, end)]
 
     def read_emar(self, row: TableRow) -> list[FactEntry]:
         name, action = row.text("medication"), row.text("event_txt").lower()

@@ -18,10 +18,10 @@ from epicrisis.core.clinical_facts import ClinicalFact, Comparator
 from epicrisis.core.fact_kinds import FactEvent, FactKind
 from epicrisis.core.ucum import to_ucum
 from epicrisis.corpus import reader_base
-from epicrisis.corpus.facts.documents import FactEntry, FactRecord, FactSpool, Stay
+from epicrisis.corpus.facts.documents import FactEntry, FactRecord, FactSpool, Stay, end_entry
 from epicrisis.corpus.facts.tables import TableRow, describe_range, find_table, read_number, read_table, read_unquoted
 from epicrisis.corpus.facts.times import add_supply
-from epicrisis.corpus.facts.values import VITAL_SIGNS, end_fact
+from epicrisis.corpus.facts.values import VITAL_SIGNS
 from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_items
 from epicrisis.corpus.removal_log import RemovalLog
 
@@ -218,15 +218,13 @@ class _Reader:
         """Return a fact of the row's patient and visit, at the first readable of the times."""
         time, written_time = row.time(*times)
         encounter = row.id("visit_occurrence_id")
-        fact = ClinicalFact(
-            kind, name, start=0, end=0, time=time or None, encounter=encounter, source=_source(table, row)
-        )
+        fact = ClinicalFact(kind, name, time=time or None, encounter=encounter, source=_source(table, row))
         return FactEntry(fact, written_time=written_time)
 
     def _end(self, entry: FactEntry, row: TableRow, status: str, *times: str) -> list[FactEntry]:
         """Return the end of a fact that has one."""
         end, _ = row.time(*times)
-        return [FactEntry(end_fact(entry.fact, end, status))] if end else []
+        return [end_entry(entry.fact, end, status)] if end else []
 
     def read_visit(self, row: TableRow) -> list[FactEntry]:
         name = self._name(row, "visit_concept_id") or row.text("visit_source_value") or "visit"
@@ -295,7 +293,7 @@ class _Reader:
             # The model demands an end, so where none is known it is the day of the start.
             ends = [end for end in ends if (end.fact.time or "")[:10] != (entry.fact.time or "")[:10]]
         if not ends and (end := add_supply(entry.fact.time or "", row.id("days_supply"), row.id("refills"))):
-            ends = [FactEntry(end_fact(entry.fact, end))]
+            ends = [end_entry(entry.fact, end)]
         return [entry, *(replace(end, remark=reason) for end in ends)]
 
     def read_procedure(self, row: TableRow) -> list[FactEntry]:

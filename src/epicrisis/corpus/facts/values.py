@@ -177,11 +177,6 @@ def name_code(system: str, code: str) -> str:
     return f"{_CODE_SYSTEMS.get(system.strip(), 'local')}:{code}"
 
 
-def end_fact(fact: ClinicalFact, time: str, status: str = "") -> ClinicalFact:
-    """Return the fact that something ended at this time."""
-    return replace(fact, event="end", time=time or None, value="", number=None, unit="", status=status)
-
-
 def name_denial(fact: ClinicalFact) -> ClinicalFact:
     """Return an allergy entry whose code says that there is none with the words of the code; others as they are."""
     words = (_NO_ALLERGIES.get(code.rpartition(":")[2]) for code in fact.codes)

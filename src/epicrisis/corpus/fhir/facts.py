@@ -13,7 +13,7 @@ from typing import Any
 
 from epicrisis.core.clinical_facts import ClinicalFact
 from epicrisis.core.fact_kinds import FactKind
-from epicrisis.corpus.facts.documents import FactEntry, FactRecord
+from epicrisis.corpus.facts.documents import FactEntry, FactRecord, end_entry
 from epicrisis.corpus.facts.times import describe_end, reported_since
 from epicrisis.corpus.facts.values import VITAL_SIGNS, choose_name, name_status
 from epicrisis.corpus.fhir.medications import MEDICATION_TYPES, FindMedication, read_medication
@@ -59,18 +59,21 @@ def read_facts(
     kind, resource_id = str(resource["resourceType"]), str(resource.get("id") or "")
     source = f"fhir:{kind}/{resource_id}" if resource_id else ""
     if kind in MEDICATION_TYPES:
-        entries = read_medication(resource, source, encounter, find_medication)
+        entries = read_medication(resource, find_medication)
     elif kind == "Condition":
-        entries = _read_condition(resource, source, encounter, read_time(discharged))
+        entries = _read_condition(resource, read_time(discharged))
     else:
-        entries = _READERS[kind](resource, source, encounter)
+        entries = _READERS[kind](resource)
     if not entries:
         return None
-    if written_time := _unread_time(resource, entries):
-        entries = [replace(entry, written_time=written_time) for entry in entries]
+    written_time = _unread_time(resource, entries)
+    placed: list[FactEntry] = []
+    for entry in entries:
+        fact = replace(entry.fact, encounter=entry.fact.encounter or encounter, source=source)
+        placed.append(replace(entry, fact=fact, written_time=written_time))
     meta = resource.get("meta")
     version = str(meta.get("lastUpdated") or "") if isinstance(meta, dict) else ""
-    return FactRecord(patient, source, tuple(entries), version if source else None, is_withdrawn(resource))
+    return FactRecord(patient, source, tuple(placed), version if source else None, is_withdrawn(resource))
 
 
 def _unread_time(resource: Resource, entries: Sequence[FactEntry]) -> str:
@@ -90,7 +93,7 @@ def is_withdrawn(resource: Resource) -> bool:
     )
 
 
-def _read_observation(resource: Resource, source: str, encounter: str) -> list[FactEntry]:
+def _read_observation(resource: Resource) -> list[FactEntry]:
     name, codes = read_concept(resource.get("code"))
     name = _name_fluid(name, codes, resource.get("specimen"))
     kind, category = _observation_kind(resource, codes)
@@ -112,8 +115,6 @@ def _read_observation(resource: Resource, source: str, encounter: str) -> list[F
         fact = ClinicalFact(
             kind,
             part_name or "Observation",
-            start=0,
-            end=0,
             time=time or None,
             codes=part_codes,
             value=value.text,
@@ -124,14 +125,12 @@ def _read_observation(resource: Resource, source: str, encounter: str) -> list[F
             interpretation=read_interpretation(part.get("interpretation")),
             status=status if status != "final" else "",
             category=category,
-            encounter=encounter,
-            source=source,
         )
         remark = " ".join(filter(None, (f"Site: {site}." if site else "", notes)))
         entries.append(FactEntry(fact, reported_since(time, issued), value.written_unit, remark))
     if not entries and is_withdrawn(resource):
         # Its day is known, from which an earlier version is removed.
-        fact = ClinicalFact(kind, name, start=0, end=0, time=time or None, category=category, encounter=encounter)
+        fact = ClinicalFact(kind, name, time=time or None, category=category)
         return [FactEntry(fact)]
     if not entries and not resource.get("hasMember"):
         raise ValueError("has no value that can be read")
@@ -161,7 +160,7 @@ def _observation_kind(resource: Resource, codes: Sequence[str]) -> tuple[FactKin
     return "observation", words
 
 
-def _read_condition(resource: Resource, source: str, encounter: str, discharged: str) -> list[FactEntry]:
+def _read_condition(resource: Resource, discharged: str) -> list[FactEntry]:
     name, codes = read_concept(resource.get("code"))
     if not name:
         raise ValueError("names no problem; export it with its code or text")
@@ -178,21 +177,17 @@ def _read_condition(resource: Resource, source: str, encounter: str, discharged:
     fact = ClinicalFact(
         "problem",
         name,
-        start=0,
-        end=0,
         event="start" if onset else "state",
         time=onset or since or None,
         codes=codes,
         status=", ".join(filter(None, ("" if is_past else clinical, verification))),
         category="encounter-diagnosis" if is_diagnosis else "",
-        encounter=encounter,
-        source=source,
     )
     entries = [FactEntry(fact, since, remark=_join_remarks(remarks))]
     if is_past:
         # A source may state an end and call the problem active.
         status = clinical if clinical in _PAST_PROBLEM else "resolved"
-        entries.append(_end_entry(fact, status, abatement, _written_event(resource, "abatement")))
+        entries.append(end_entry(fact, abatement, status, _written_event(resource, "abatement")))
     return entries
 
 
@@ -217,25 +212,6 @@ def _find_status(concept: Any, statuses: Sequence[str]) -> str:
     return next((status for status in statuses if status in (*codes, name)), name)
 
 
-def _end_entry(fact: ClinicalFact, status: str, time: str, remark: str) -> FactEntry:
-    """Return the end of a problem or allergy, without a time if it is not known."""
-    end = ClinicalFact(
-        fact.kind,
-        fact.name,
-        start=0,
-        end=0,
-        event="end",
-        time=time or None,
-        codes=fact.codes,
-        status=status,
-        category=fact.category,
-        encounter=fact.encounter,
-        source=fact.source,
-    )
-    # An end that is recorded later is not known before.
-    return FactEntry(end, remark=remark)
-
-
 def _has_event(resource: Resource, prefix: str) -> bool:
     return any(key.startswith(prefix) and value not in (None, False) for key, value in resource.items())
 
@@ -258,7 +234,7 @@ def _written_event(resource: Resource, prefix: str) -> str:
     return f"{label}: {text}." if text else ""
 
 
-def _read_allergy(resource: Resource, source: str, encounter: str) -> list[FactEntry]:
+def _read_allergy(resource: Resource) -> list[FactEntry]:
     name, codes = read_concept(resource.get("code") or resource.get("substance"))
     onset = _event_time(resource, "onset")
     recorded = read_time(resource.get("recordedDate"), resource.get("assertedDate"))
@@ -276,8 +252,6 @@ def _read_allergy(resource: Resource, source: str, encounter: str) -> list[FactE
     fact = ClinicalFact(
         "allergy",
         name,
-        start=0,
-        end=0,
         event="start" if onset else "state",
         time=onset or recorded or None,
         codes=codes,
@@ -285,12 +259,10 @@ def _read_allergy(resource: Resource, source: str, encounter: str) -> list[FactE
         interpretation=f"criticality {criticality}" if criticality else "",
         status=", ".join(filter(None, ("" if is_past else clinical, verification))),
         category=_allergy_category(resource),
-        encounter=encounter,
-        source=source,
     )
     remark = _join_remarks([_written_event(resource, "onset"), _note_text(resource)])
     entries = [FactEntry(fact, recorded, remark=remark)]
-    return [*entries, _end_entry(fact, clinical, "", "")] if is_past else entries
+    return [*entries, end_entry(fact, "", clinical)] if is_past else entries
 
 
 def _allergy_category(resource: Resource) -> str:
@@ -301,7 +273,7 @@ def _allergy_category(resource: Resource) -> str:
     return ", ".join(filter(None, (*words, *kinds)))
 
 
-def _read_procedure(resource: Resource, source: str, encounter: str) -> list[FactEntry]:
+def _read_procedure(resource: Resource) -> list[FactEntry]:
     name, codes = read_concept(resource.get("code"))
     if not name:
         raise ValueError("names no procedure; export it with its code or text")
@@ -315,19 +287,15 @@ def _read_procedure(resource: Resource, source: str, encounter: str) -> list[Fac
     fact = ClinicalFact(
         "procedure",
         name,
-        start=0,
-        end=0,
         time=time or None,
         codes=codes,
         status=_unusual_status(resource),
         category=", ".join(sorted(concept_codes(resource.get("category")) - {""})),
-        encounter=encounter,
-        source=source,
     )
     return [FactEntry(fact, end if end[:10] > time[:10] else "", remark=_join_remarks(remarks))]
 
 
-def _read_immunization(resource: Resource, source: str, encounter: str) -> list[FactEntry]:
+def _read_immunization(resource: Resource) -> list[FactEntry]:
     name, codes = read_concept(resource.get("vaccineCode"))
     if not name:
         raise ValueError("names no vaccine; export it with its code or text")
@@ -339,8 +307,6 @@ def _read_immunization(resource: Resource, source: str, encounter: str) -> list[
     fact = ClinicalFact(
         "immunization",
         name,
-        start=0,
-        end=0,
         event="given" if is_done else "state",
         time=time or None,
         codes=codes,
@@ -348,8 +314,6 @@ def _read_immunization(resource: Resource, source: str, encounter: str) -> list[
         number=dose.number,
         unit=dose.unit,
         status=_unusual_status(resource) if is_done else "not-done",
-        encounter=encounter,
-        source=source,
     )
     recorded = read_time(resource.get("recorded")) if time else ""
     return [FactEntry(fact, reported_since(time, recorded), dose.written_unit, _join_remarks(remarks))]
@@ -368,7 +332,7 @@ def _series_text(resource: Resource) -> str:
     return " ".join(texts)
 
 
-def _read_encounter(resource: Resource, source: str, encounter: str) -> list[FactEntry]:
+def _read_encounter(resource: Resource) -> list[FactEntry]:
     name = join_concepts(resource.get("type")) or join_concepts(resource.get("serviceType")) or _class_words(resource)
     start, end = read_period(resource.get("period") or resource.get("actualPeriod"))
     status = str(resource.get("status") or "").lower()
@@ -385,14 +349,11 @@ def _read_encounter(resource: Resource, source: str, encounter: str) -> list[Fac
     fact = ClinicalFact(
         "encounter",
         name or "encounter",
-        start=0,
-        end=0,
         event="start" if is_begun else "state",
         time=start or end or None,
         status="" if is_past else _unusual_status(resource),
         category=_class_words(resource),
-        encounter=str(resource.get("id") or encounter),
-        source=source,
+        encounter=str(resource.get("id") or ""),
     )
     if not is_stay:
         # Nobody is admitted to a visit, nor to a stay that was planned or cancelled, whose end states nothing.
@@ -402,11 +363,11 @@ def _read_encounter(resource: Resource, source: str, encounter: str) -> list[Fac
     entries = [FactEntry(fact, remark=remark)]
     if is_past:
         place = join_concepts(detail.get("dischargeDisposition"))
-        entries.append(_end_entry(fact, "", end, f"Discharged to: {place}." if place else ""))
+        entries.append(end_entry(fact, end, remark=f"Discharged to: {place}." if place else ""))
     return entries
 
 
-def _read_device(resource: Resource, source: str, encounter: str) -> list[FactEntry]:
+def _read_device(resource: Resource) -> list[FactEntry]:
     """Return a device of a patient; one that is not used any more has an end."""
     name, codes = read_concept(resource.get("type"))
     names = [name, *(str(part.get("name") or "") for part in list_objects(resource.get("deviceName")))]
@@ -414,12 +375,10 @@ def _read_device(resource: Resource, source: str, encounter: str) -> list[FactEn
     name = choose_name(names)
     if not name:
         raise ValueError("names no device; export it with its type or name")
-    return _state_course(
-        resource, ClinicalFact("observation", name, start=0, end=0, codes=codes, category="devices"), source, encounter
-    )
+    return _state_course(resource, ClinicalFact("observation", name, codes=codes, category="devices"))
 
 
-def _read_device_use(resource: Resource, source: str, encounter: str) -> list[FactEntry]:
+def _read_device_use(resource: Resource) -> list[FactEntry]:
     """Return the use of a device, which a reference, or in R5 a concept, names."""
     device = resource.get("device")
     device = device if isinstance(device, dict) else {}
@@ -429,22 +388,18 @@ def _read_device_use(resource: Resource, source: str, encounter: str) -> list[Fa
     name = name or str(display or "")
     if not name:
         raise ValueError("names no device; export it with the words of its device")
-    return _state_course(
-        resource, ClinicalFact("observation", name, start=0, end=0, codes=codes, category="devices"), source, encounter
-    )
+    return _state_course(resource, ClinicalFact("observation", name, codes=codes, category="devices"))
 
 
-def _read_flag(resource: Resource, source: str, encounter: str) -> list[FactEntry]:
+def _read_flag(resource: Resource) -> list[FactEntry]:
     """Return a warning about a patient, such as a risk of falls."""
     name, codes = read_concept(resource.get("code"))
     if not name:
         raise ValueError("names no warning; export it with its code or text")
-    return _state_course(
-        resource, ClinicalFact("observation", name, start=0, end=0, codes=codes, category="flags"), source, encounter
-    )
+    return _state_course(resource, ClinicalFact("observation", name, codes=codes, category="flags"))
 
 
-def _state_course(resource: Resource, fact: ClinicalFact, source: str, encounter: str) -> list[FactEntry]:
+def _state_course(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
     """Return the beginning and the end of a device or a warning, by its period and its status."""
     start, end = read_period(resource.get("period") or resource.get("timingPeriod"))
     recorded = read_time(resource.get("timingDateTime"), resource.get("recordedOn"), resource.get("dateAsserted"))
@@ -455,11 +410,9 @@ def _state_course(resource: Resource, fact: ClinicalFact, source: str, encounter
         event="start" if start else "state",
         time=start or recorded or None,
         status="" if is_past or status == "active" else status,
-        encounter=encounter,
-        source=source,
     )
     entries = [FactEntry(fact, remark=_note_text(resource))]
-    return [*entries, _end_entry(fact, status, end, "")] if is_past else entries
+    return [*entries, end_entry(fact, end, status)] if is_past else entries
 
 
 def _class_words(resource: Resource) -> str:
@@ -483,7 +436,7 @@ def _join_remarks(remarks: Sequence[str]) -> str:
     return " ".join(filter(None, remarks))
 
 
-_READERS: Mapping[str, Callable[[Resource, str, str], list[FactEntry]]] = {
+_READERS: Mapping[str, Callable[[Resource], list[FactEntry]]] = {
     "Observation": _read_observation,
     "AllergyIntolerance": _read_allergy,
     "Procedure": _read_procedure,

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from epicrisis.core.clinical_facts import ClinicalFact
-from epicrisis.corpus.facts.documents import FactEntry
+from epicrisis.corpus.facts.documents import FactEntry, end_entry
 from epicrisis.corpus.facts.times import add_supply, describe_end, reported_since
-from epicrisis.corpus.facts.values import end_fact
 from epicrisis.corpus.fhir.resources import Resource, as_list, concept_text, list_objects
 from epicrisis.corpus.fhir.values import (
     concept_codes,
@@ -61,15 +60,13 @@ _NEVER = ("cancelled", "draft", "intended", "not-taken", "declined", "not-done",
 """Statuses of medications that were not begun, as far as the source says."""
 
 
-def read_medication(
-    resource: Resource, source: str, encounter: str, find_medication: FindMedication
-) -> list[FactEntry]:
+def read_medication(resource: Resource, find_medication: FindMedication) -> list[FactEntry]:
     """Return the facts of a resource of `MEDICATION_TYPES`. Raises ValueError if it names no medication."""
     name, codes = medication_name(resource, find_medication)
     if not name:
         raise ValueError("names no medication that is in the files; export it with its Medication resource")
     kind = str(resource["resourceType"])
-    fact = ClinicalFact("medication", name, start=0, end=0, codes=codes, encounter=encounter, source=source)
+    fact = ClinicalFact("medication", name, codes=codes)
     if kind in ("MedicationRequest", "MedicationOrder"):
         return _read_request(resource, fact)
     if kind == "MedicationAdministration":
@@ -135,13 +132,8 @@ def _read_request(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
     if fact.event == "start" and (is_over or planned):
         stopped_for = join_concepts(resource.get("statusReason"))
         end = changed or planned if is_over else planned
-        entries.append(_end_entry(fact, end, status if is_over else "planned", stopped_for))
+        entries.append(end_entry(fact, end, status if is_over else "planned", stopped_for))
     return entries
-
-
-def _end_entry(fact: ClinicalFact, time: str, status: str, remark: str = "", since: str = "") -> FactEntry:
-    """Return the end of a medication, without a time if it is not known."""
-    return FactEntry(replace(fact, event="end", time=time or None, value="", status=status), since, remark=remark)
 
 
 def _read_statement(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
@@ -171,7 +163,7 @@ def _read_statement(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
     reason = join_concepts(resource.get("reasonCode"))
     entries = [FactEntry(fact, since, remark=_remark(resource, f"Reason: {reason}." if reason else ""))]
     if is_over and status not in _NEVER:
-        entries.append(_end_entry(fact, end, status if status in _OVER else "", since=asserted))
+        entries.append(end_entry(fact, end, status if status in _OVER else "", since=asserted))
     return entries
 
 
@@ -226,7 +218,7 @@ def _read_dispense(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
     entries = [FactEntry(fact, reported_since(fact.time or "", prepared), remark=_remark(resource))]
     # Nobody takes what is used up. A later supply is a course of its own.
     if fact.time and (end := add_supply(fact.time, days.text.removesuffix(".0"))):
-        entries.append(FactEntry(end_fact(fact, end)))
+        entries.append(end_entry(fact, end))
     return entries
 
 

@@ -57,8 +57,6 @@ def build_fact_records(group: Hl7Group, header: Hl7Segment, patient: str, encoun
         fact = ClinicalFact(
             kind,
             f"Comment ({panel})" if panel else "Comment",
-            start=0,
-            end=0,
             time=first_time(sent, *_order_times(group), sent) or None,
             value=_join_words(comment),
             category=category,
@@ -87,8 +85,6 @@ def _build_result(
     fact = ClinicalFact(
         kind,
         _result_name(group, result, codes),
-        start=0,
-        end=0,
         time=time or None,
         codes=codes,
         value=value.text,

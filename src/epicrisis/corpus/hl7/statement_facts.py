@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 from epicrisis.core.clinical_facts import ClinicalFact
 from epicrisis.core.fact_kinds import LASTING_KINDS
-from epicrisis.corpus.facts.documents import FactEntry, FactRecord, order_ends
+from epicrisis.corpus.facts.documents import FactEntry, FactRecord, end_entry, order_ends
 from epicrisis.corpus.facts.times import add_supply
-from epicrisis.corpus.facts.values import FactValue, choose_name, end_fact, name_code, name_status, parse_value
+from epicrisis.corpus.facts.values import FactValue, choose_name, name_code, name_status, parse_value
 from epicrisis.corpus.hl7.facts import first_time, read_codes
 from epicrisis.corpus.hl7.messages import Hl7Segment
 from epicrisis.corpus.hl7.notes import concept_name
@@ -198,8 +198,6 @@ def _read_allergy(source: _Source) -> _Course | None:
     fact = ClinicalFact(
         "allergy",
         name,
-        start=0,
-        end=0,
         event="start" if onset else "state",
         time=onset or recorded or None,
         codes=codes,
@@ -214,7 +212,7 @@ def _read_allergy(source: _Source) -> _Course | None:
     onset_words = segment.text(12) if is_list else ""
     remark = " ".join(filter(None, (f"Onset: {onset_words}." if onset_words else "", *source.comments)))
     start = FactEntry(fact, recorded if onset else "", remark=remark)
-    return _Course(start, _end(fact, "", state) if state in _PAST else None, is_withdrawn)
+    return _Course(start, end_entry(fact, "", state) if state in _PAST else None, is_withdrawn)
 
 
 def _read_diagnosis(source: _Source) -> _Course | None:
@@ -228,8 +226,6 @@ def _read_diagnosis(source: _Source) -> _Course | None:
     fact = ClinicalFact(
         "problem",
         name,
-        start=0,
-        end=0,
         time=source.time(segment.text(5), segment.text(19), source.sent) or None,
         codes=codes,
         status=_DIAGNOSIS_TYPES.get(kind, concept_name(segment, 6).lower()),
@@ -259,8 +255,6 @@ def _read_problem(source: _Source) -> _Course | None:
     fact = ClinicalFact(
         "problem",
         name,
-        start=0,
-        end=0,
         event="start" if onset else "state",
         time=onset or established or None,
         codes=codes,
@@ -272,7 +266,7 @@ def _read_problem(source: _Source) -> _Course | None:
     remark = " ".join(filter(None, (f"Onset: {words}." if words else "", *source.comments)))
     is_withdrawn = any(not _DELETIONS.isdisjoint((action.upper(),)) for action in (segment.text(1), *states))
     time = end or (source.time(segment.text(15)) if past else "")
-    ending = _end(fact, time, past or "resolved") if is_past else None
+    ending = end_entry(fact, time, past or "resolved") if is_past else None
     return _Course(FactEntry(fact, established if onset else "", remark=remark), ending, is_withdrawn)
 
 
@@ -284,7 +278,7 @@ def _read_procedure(source: _Source) -> _Course | None:
     time = source.time(segment.text(5))
     key = segment.text(19) or f"{source.statement.visit}:{time}"
     fact = ClinicalFact(
-        "procedure", name, start=0, end=0, time=time or None, codes=codes, encounter=source.statement.visit,
+        "procedure", name, time=time or None, codes=codes, encounter=source.statement.visit,
         source=source.name_source("PR1", key, segment.text(3) or name.lower()),
     )  # fmt: skip
     entry = FactEntry(fact, remark=" ".join(source.comments), written_time="" if time else segment.text(5))
@@ -308,8 +302,6 @@ def _read_administration(source: _Source) -> _Course | None:
     fact = ClinicalFact(
         "medication" if is_drug else "immunization",
         name,
-        start=0,
-        end=0,
         event="given" if is_done else "state",
         time=time or None,
         codes=codes,
@@ -341,8 +333,6 @@ def _read_request(source: _Source) -> _Course | None:
     fact = ClinicalFact(
         "medication",
         name,
-        start=0,
-        end=0,
         event="start",
         time=start or None,
         codes=codes,
@@ -398,9 +388,9 @@ def _state_order(source: _Source, fact: ClinicalFact, entry: FactEntry, planned:
         stop = source.time(source.order_text(15), source.order_text(9), source.sent)
         if status == "completed" and planned and planned[:10] <= stop[:10]:
             stop = planned
-        return _Course(entry, _end(fact, stop, status), is_end_only=status == "stopped")
+        return _Course(entry, end_entry(fact, stop, status), is_end_only=status == "stopped")
     entry = replace(entry, fact=replace(fact, status=status))
-    return _Course(entry, _end(fact, planned, "planned") if planned else None)
+    return _Course(entry, end_entry(fact, planned, "planned") if planned else None)
 
 
 def _read_dispense(source: _Source) -> _Course | None:
@@ -420,8 +410,6 @@ def _read_dispense(source: _Source) -> _Course | None:
     fact = ClinicalFact(
         "medication",
         name,
-        start=0,
-        end=0,
         time=time or source.time(source.sent) or None,
         codes=codes,
         value=_join(*directions, *notes, quantity),
@@ -434,7 +422,7 @@ def _read_dispense(source: _Source) -> _Course | None:
     end = source.time(timing.end) or add_supply(time, timing.days or _supply_days(segment))
     remark = " ".join(filter(None, (_other_drug(source, name), *source.comments)))
     entry = FactEntry(fact, remark=remark, written_time="" if time else segment.text(3))
-    return _Course(entry, _end(fact, end, "") if end and not fact.status else None)
+    return _Course(entry, end_entry(fact, end) if end and not fact.status else None)
 
 
 def _supply_days(segment: Hl7Segment) -> str:
@@ -529,10 +517,6 @@ def _words(row: list[str]) -> str:
 
 def _join(*parts: str, sign: str = ", ") -> str:
     return sign.join(filter(None, parts))
-
-
-def _end(fact: ClinicalFact, time: str, status: str) -> FactEntry:
-    return FactEntry(end_fact(fact, time, status))
 
 
 _READERS: Mapping[str, Callable[[_Source], _Course | None]] = {
