@@ -11,7 +11,7 @@ import pytest
 from docx import Document as WordDocument
 from rich.console import Console
 
-from epicrisis.cli.answer_progress import AnswerProgress, ProgressLine
+from epicrisis.cli.progress import AnswerProgress, ProgressLine
 from epicrisis.core.answers import AnswerStarted, MapFinished, MapStarted, ModelCalled, PartialAnswer, TextDelta, Usage
 from epicrisis.core.types import Document
 from tests.cli.conftest import Run

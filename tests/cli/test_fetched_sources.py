@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.cli.article_options import read_request
+from epicrisis.cli.fetched_sources import read_request
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document
 from epicrisis.library.ingest import add_documents, open_or_create

@@ -14,8 +14,7 @@ import pytest
 from rich.progress import Progress
 
 from epicrisis.cli import progress as progress_module
-from epicrisis.cli.ingest_progress import show_ingest
-from epicrisis.cli.progress import STALLED_SECONDS, Clock, open_download_progress, open_progress
+from epicrisis.cli.progress import STALLED_SECONDS, Clock, open_download_progress, open_progress, show_ingest
 from epicrisis.core.printable import format_seconds
 from epicrisis.core.types import Document
 from epicrisis.corpus.reader_base import Skipped

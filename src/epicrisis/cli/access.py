@@ -1,16 +1,21 @@
-"""`epicrisis users`: who may use the server."""
+"""`epicrisis users` and `audit`: who may read the records of patients, and who has read them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from epicrisis.cli.command import command
-from epicrisis.cli.options import Json
+from epicrisis.cli.command import command, fail
+from epicrisis.cli.options import Json, parse_library
 from epicrisis.cli.terminal import say, show_json
 from epicrisis.core.errors import InputError
+from epicrisis.core.printable import count_noun
+
+if TYPE_CHECKING:
+    from epicrisis.privacy.access_log import AccessLog
 
 ServerFolder = Annotated[
     Path | None,
@@ -86,3 +91,97 @@ def remove(name: _Name, folder: ServerFolder = None, json: Json = False) -> None
         show_json({"removed": name})
     else:
         say(f"{name} was removed")
+
+
+_Library = Annotated[
+    Path | None,
+    Argument(
+        metavar="[LIBRARY]",
+        parser=parse_library,
+        help="The library whose access log it is: folder or URL. Without it: the log of the server.",
+    ),
+]
+
+
+@command(
+    examples=[
+        "epicrisis audit verify ~/ward",
+        "epicrisis audit verify --folder /srv/epicrisis --head 3f79...",
+    ]
+)
+def verify(
+    library: _Library = None,
+    folder: ServerFolder = None,
+    head: Annotated[
+        str | None, Option("--head", help="Hash of an entry that was noted before: detects that the end was cut off.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Verify that no entry of the access log was changed, removed or moved. Note the printed hash elsewhere."""
+    log = _open_log(library, folder)
+    result = log.verify(head)
+    if json:
+        show_json(result)
+    if result.fault is not None:
+        fail(f"{log.name}: {result.fault}")
+    if json:
+        return
+    if result.incomplete:
+        say("the last line is incomplete: its process was killed, and nobody relied on it; the next entry removes it")
+    if result.removed:
+        say(f"entries that name nobody, because their patients were forgotten: {result.removed}")
+    entries = "1 entry" if result.entries == 1 else f"{result.entries:,} entries"
+    say(f"{entries}, complete; the last has the hash {result.head}")
+
+
+@command(examples=["epicrisis audit show ~/ward --patient 10083814", "epicrisis audit show ~/ward --json"])
+def show(
+    library: _Library = None,
+    patient: Annotated[
+        str | None, Option("--patient", help="Show entries about this patient only, also about a forgotten one (id).")
+    ] = None,
+    folder: ServerFolder = None,
+    json: Json = False,
+) -> None:
+    """Show who read which patient's record, when, why, and which documents, the oldest entry first."""
+    log = _open_log(library, folder)
+    subject = None if patient is None else log.pseudonym(patient)
+    entries = []
+    for entry in log.entries():
+        if patient is None or entry.get("patient") == patient or entry.get("subject") == subject:
+            entries.append(entry)
+    fault = log.verify().fault
+    if json:
+        show_json({"entries": entries, "fault": fault})
+    else:
+        for entry in entries:
+            say(_describe(entry))
+        say(f"{len(entries):,} shown")
+    if fault is not None:
+        fail(f"{log.name}: {fault}; do not rely on these entries")
+
+
+def _open_log(library: Path | None, folder: Path | None) -> AccessLog:
+    from epicrisis.privacy.record_access import find_log
+    from epicrisis.server.state import open_state
+    from epicrisis.settings.configuration import load_settings
+
+    if library is None:
+        return open_state(server_folder(folder)).log
+    if folder is not None:
+        raise InputError("a library and --folder are different logs: give one of them")
+    return find_log(library.expanduser().absolute(), load_settings().home)
+
+
+def _describe(entry: Mapping[str, Any]) -> str:
+    """Return an entry on one line."""
+    if not entry:
+        return "(a line that is no entry)"
+    about = entry["patient"] or (f"forgotten patient {entry['subject']}" if entry.get("subject") else "no patient")
+    user = f"{entry['user']} ({entry['user_id']})" if entry.get("user_id") else entry["user"]
+    outcome = " REFUSED" if entry.get("outcome") == "refused" else ""
+    documents = f", {count_noun(len(entry['documents']), 'document')}: {', '.join(entry['documents'])}"
+    reason = f"; reason: {entry['reason']}" if entry["reason"] else ""
+    return (
+        f"{entry['at']}  {user}  {entry['action']}{outcome}  {about}{documents if entry['documents'] else ''}{reason}"
+    )

@@ -16,14 +16,13 @@ import typer
 from typer import Option
 
 from epicrisis import __version__
-from epicrisis.cli.command import OK, Command, PlainGroup
-from epicrisis.cli.interruption import INTERRUPTED
+from epicrisis.cli.command import INTERRUPTED, OK, Command, PlainGroup
 from epicrisis.cli.terminal import say
 
 ASK, LIBRARIES, EVALUATE, MODELS, SERVER = "Ask", "Libraries", "Evaluate", "Models and settings", "Server"
 COMMANDS: Mapping[str, Mapping[str, str]] = {
     ASK: {"ask": "ask.ask", "search": "ask.search", "plan": "plan.plan"},
-    SERVER: {"serve": "serve.serve", "mcp": "mcp.mcp"},
+    SERVER: {"serve": "serve.serve", "mcp": "serve.mcp"},
     EVALUATE: {
         "evaluate": "evaluate.evaluate",
         "rescore": "evaluate.rescore",
@@ -54,13 +53,13 @@ GROUPS: Mapping[str, tuple[str, str, Mapping[str, str]]] = {
             "copy": "library.copy",
             "repair": "library.repair",
             "forbid-remote": "library.forbid_remote",
-            "measure-deidentification": "library_deidentification.measure_deidentification",
+            "measure-deidentification": "library.measure_deidentification",
         },
     ),
     "patient": (
         LIBRARIES,
         "Show one patient's record, summarize it, or forget it.",
-        {"show": "patient.show", "summary": "patient.summary", "forget": "patient_forget.forget"},
+        {"show": "patient.show", "summary": "patient.summary", "forget": "patient.forget"},
     ),
     "grade": (
         EVALUATE,
@@ -77,7 +76,7 @@ GROUPS: Mapping[str, tuple[str, str, Mapping[str, str]]] = {
     "preflight": (
         EVALUATE,
         "Fit the check that decides whether one prompt is enough.",
-        {"calibrate": "preflight.calibrate"},
+        {"calibrate": "calibrate.calibrate"},
     ),
     "calibrate": (
         EVALUATE,
@@ -97,12 +96,12 @@ GROUPS: Mapping[str, tuple[str, str, Mapping[str, str]]] = {
     "users": (
         SERVER,
         "Add, list and remove users of the server.",
-        {"add": "users.add", "list": "users.list_users", "remove": "users.remove"},
+        {"add": "access.add", "list": "access.list_users", "remove": "access.remove"},
     ),
     "audit": (
         SERVER,
         "Show and verify the access log of a library or of the server.",
-        {"verify": "audit.verify", "show": "audit.show"},
+        {"verify": "access.verify", "show": "access.show"},
     ),
     "models": (
         MODELS,

@@ -170,7 +170,7 @@ async def _follow_question(
     show_step: Callable[[Event], None] | None,
 ) -> Answer:
     """Return the answer. Add it to the file `record`, if any, and call `show_step` for each event before it."""
-    from epicrisis.cli.answer_progress import ProgressLine
+    from epicrisis.cli.progress import ProgressLine
     from epicrisis.pipeline.pipeline import Pipeline
 
     progress = ProgressLine()

@@ -1,7 +1,8 @@
-"""`epicrisis preflight calibrate`: the preflight rule fitted to a library, with its errors and savings."""
+"""`epicrisis preflight calibrate` and `calibrate confidence`: what is fitted to a library, and to answers."""
 
 from __future__ import annotations
 
+import json as json_format
 from collections.abc import Callable, Sequence
 from math import inf, isinf
 from pathlib import Path
@@ -14,12 +15,14 @@ from epicrisis.cli.options import COMMON, ENCODER, MODEL, Data, Json, K, output_
 from epicrisis.cli.progress import open_progress
 from epicrisis.cli.terminal import say, say_text, show_data, show_findings, show_tables
 from epicrisis.core.answers import Usage
-from epicrisis.core.errors import InputError
+from epicrisis.core.errors import InputError, StorageError
 from epicrisis.core.printable import quote_for_shell
 from epicrisis.core.types import Question, Scope
 from epicrisis.system.local_only import set_local_only, strip_secrets
 
 if TYPE_CHECKING:
+    from epicrisis.answering.confidence import ConfidenceCalibration
+    from epicrisis.evaluation.analysis.confidence_calibration import CalibrationFit
     from epicrisis.evaluation.analysis.table import Table
     from epicrisis.evaluation.experiments.preflight_calibration import PreflightCalibration
     from epicrisis.evaluation.experiments.recorded_rankings import Guard, QuestionRankings
@@ -241,3 +244,83 @@ def _show(fitted: PreflightCalibration, tables: Sequence[Table], settings: Setti
     show_tables(tables, [explanation])
     say()
     say_text(lines)
+
+
+@command(
+    examples=[
+        "epicrisis calibrate confidence --file runs/bc",
+        "epicrisis calibrate confidence --file answers.jsonl -o ~/lib-confidence.json",
+    ]
+)
+def confidence(
+    file: Annotated[
+        Path,
+        Option("--file", help="Answers to questions with a gold letter: a file of `epicrisis ask --file`, or a run."),
+    ],
+    output: Annotated[
+        Path | None, output_option(help="File of the calibration. Default: confidence.json beside the answers.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Fit the confidence of answers to how often they are right. No chat model is called.
+
+    Compares the error of the confidence as a probability before and after the fit, on questions that it has not seen.
+    Answers by the same strategy and models show the fitted value if the setting `calibration` names the file.
+    """
+    from epicrisis.evaluation.analysis.confidence_calibration import calibrate_confidence, make_calibration_table
+    from epicrisis.evaluation.runs.recorded_run import open_runs, refuse_mismatched_records
+
+    _refuse_questions(file)
+    path = output or (file if file.is_dir() else file.parent) / "confidence.json"
+    with refuse_mismatched_records([file]):
+        (run,) = open_runs([file])
+        fit = calibrate_confidence(run)
+        table = make_calibration_table(fit, str(file))
+    _write(path, fit.calibration)
+    if json:
+        show_data({"calibration": fit.calibration, "output": str(path), "tables": [table]})
+        return
+    show_tables([table], _conclude(fit))
+    say()
+    say(f"written to {path}; answers show it with --setting {quote_for_shell(f'calibration={path}')}")
+
+
+def _refuse_questions(file: Path) -> None:
+    """Raise InputError, with the command to run first, for a file of questions without answers."""
+    if not file.is_file():
+        return
+    try:
+        with file.open(encoding="utf-8") as lines:
+            first = json_format.loads(next(lines, "null"))
+    except (OSError, ValueError, RecursionError):
+        return  # The reader of records says what is wrong.
+    if isinstance(first, dict) and "text" in first and "answer" not in first:
+        raise InputError(
+            f"{file} holds questions without answers: answer them first with `epicrisis ask LIBRARY --file {file} "
+            "-o answers.jsonl`, then name answers.jsonl here"
+        )
+
+
+def _conclude(fit: CalibrationFit) -> list[str]:
+    from epicrisis.evaluation.analysis.confidence_calibration import squared_errors
+
+    sentences: list[str] = []
+    if fit.calibration.slope < 0:
+        sentences.append("The more confident answers were less often right: do not rely on this confidence.")
+    after, alone = (sum(squared_errors(fit.answers, values)) for values in (fit.held_out, fit.base_rates))
+    if after >= alone:
+        sentences.append(
+            "Held out, the calibrated confidence predicts no better than the share right alone: it does not tell right "
+            "from wrong answers here."
+        )
+    return sentences
+
+
+def _write(path: Path, calibration: ConfidenceCalibration) -> None:
+    from epicrisis.core.serialization import to_json
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json_format.dumps(to_json(calibration), indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written ({error.strerror}): name another file with -o") from error

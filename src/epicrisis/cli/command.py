@@ -12,16 +12,19 @@ from __future__ import annotations
 
 import functools
 import inspect
+import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from epicrisis.cli.interruption import exit_code, sigterm_as_interrupt
 from epicrisis.cli.terminal import say
 from epicrisis.core.errors import EpicrisisError, InputError
 from epicrisis.core.printable import has_surrogate, printable
@@ -214,3 +217,44 @@ def fail(message: str, code: int = ERROR) -> NoReturn:
     """Write one line to standard error, and exit with `code`."""
     say(f"epicrisis: {' '.join(printable(message).split())}", err=True)
     raise typer.Exit(code) from None
+
+
+INTERRUPTED = 130
+"""Exit code for Ctrl-C. Everything saved until then is kept."""
+TERMINATED = 143
+"""Exit code for SIGTERM, which a service manager, a batch system or a closed container sends."""
+
+_received: set[int] = set()
+
+
+def exit_code() -> int:
+    """Return the exit code of a command that was stopped: 143 after SIGTERM, else 130."""
+    return TERMINATED if signal.SIGTERM in _received else INTERRUPTED
+
+
+@contextmanager
+def sigterm_as_interrupt() -> Iterator[None]:
+    """Treat SIGTERM like Ctrl-C during the block.
+
+    The current handler of Ctrl-C receives it: asyncio's cancels its tasks first, for example. Programs with a handler
+    of SIGTERM, and threads other than the main one, are not changed.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        _received.add(number)
+        handler = signal.getsignal(signal.SIGINT)
+        if not callable(handler):
+            # A shell starts its background jobs with Ctrl-C ignored. SIGTERM is not.
+            handler = signal.default_int_handler
+        handler(signal.SIGINT, frame)
+
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        _received.clear()

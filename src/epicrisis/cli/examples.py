@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from typer import Argument, Option
 
 from epicrisis.cli.command import Flags, command, fail
-from epicrisis.cli.ingest_progress import show_ingest
 from epicrisis.cli.options import CONFIG, ENCODER, GRADER, LOCAL_ONLY, Data, Draw, Json, LibraryPath, output_option
-from epicrisis.cli.progress import open_progress, say_above
+from epicrisis.cli.progress import open_progress, say_above, show_ingest
 from epicrisis.cli.run_progress import say_report_skipped, say_skipped, tokens_spent, usage_line, warn_about_demo_models
 from epicrisis.cli.terminal import say, show_json
 from epicrisis.core.answers import Usage

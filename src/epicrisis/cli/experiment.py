@@ -14,8 +14,8 @@ from typer import Argument, Option
 
 from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.grade_run import Measures, measure_run
-from epicrisis.cli.ingest_progress import show_ingest
 from epicrisis.cli.options import BUDGET, COMMON, ENCODER, MODEL, SEED, Data, Draw, Json, LibraryOption, RunFolder, Yes
+from epicrisis.cli.progress import show_ingest
 from epicrisis.cli.run_progress import file_name_part, run_cases, run_folder, say_skipped, show_runs
 from epicrisis.cli.terminal import say
 from epicrisis.core.errors import InputError
@@ -156,7 +156,7 @@ def experiment(
     Options default to the values of the paper. `cost` and `focused` measure tokens, so they ignore cached replies
     unless `--setting cache.mode=on`. `focused` makes a library of the documents of its question sets if there is none.
     """
-    from epicrisis.cli.preflight import run_study
+    from epicrisis.cli.calibrate import run_study
     from epicrisis.evaluation.experiments.experiment import Grid, Request
     from epicrisis.evaluation.experiments.registry import find_experiment
 

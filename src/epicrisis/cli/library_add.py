@@ -9,19 +9,25 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from epicrisis.cli.article_options import Dois, FullText, Limit, Pmids, Searches, fetch_items, read_request
 from epicrisis.cli.command import Flags, command
-from epicrisis.cli.fhir_options import (
+from epicrisis.cli.fetched_sources import (
+    Dois,
     FhirCredentialsFile,
     FhirGroup,
     FhirOrigins,
     FhirServer,
     FhirSince,
+    FullText,
+    Limit,
+    Pmids,
+    Searches,
     exported_records,
+    fetch_items,
+    read_request,
 )
-from epicrisis.cli.ingest_progress import describe_counts, show_ingest
 from epicrisis.cli.library_watch import watch_folders
 from epicrisis.cli.options import ALLOW_REMOTE, CONFIG, ENCODER, LOCAL_ONLY, SETTING, Cluster, Json, LibraryPath
+from epicrisis.cli.progress import describe_counts, show_ingest
 from epicrisis.cli.run_progress import say_remarks, say_report_skipped
 from epicrisis.cli.terminal import counted, say_lines, show_json
 from epicrisis.core.errors import InputError

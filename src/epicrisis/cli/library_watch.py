@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from epicrisis.cli.ingest_progress import describe_counts, show_ingest
+from epicrisis.cli.progress import describe_counts, show_ingest
 from epicrisis.cli.run_progress import say_remarks, say_skipped
 from epicrisis.cli.terminal import say, show_json
 from epicrisis.core.errors import EpicrisisError, InputError, LibraryBusy, LibraryError, StorageError

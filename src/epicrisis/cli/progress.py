@@ -10,15 +10,32 @@ Tasks are those of rich's `Progress`. A task without a total shows its seconds, 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from epicrisis.cli.terminal import open_console, say
-from epicrisis.core.printable import format_seconds, printable
+from epicrisis.cli.terminal import counted, open_console, say
+from epicrisis.core.answers import (
+    AnswerStarted,
+    Event,
+    MapFinished,
+    MapStarted,
+    ModelCalled,
+    Retrieved,
+    SentencesSelected,
+    TextDelta,
+    Usage,
+    Voted,
+)
+from epicrisis.core.printable import count_noun, format_seconds, printable
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress, Task
+    from rich.text import Text
+
+    from epicrisis.library.ingest_batches import IngestProgress
 
 SECONDS_BETWEEN_LINES = 60.0
 """Seconds between two lines on the progress of a command without a terminal."""
@@ -169,3 +186,134 @@ class Clock:
             return f"no progress for {format_seconds(elapsed - since)}"
         on_average = (task.total - task.completed) * elapsed / task.completed
         return f"{format_seconds(max(task.time_remaining or 0.0, on_average))} left"
+
+
+class IngestDisplay:
+    """Shows the counts of an addition, and the files that are read, if `files` is given to their reader."""
+
+    def __init__(self, progress: Progress, description: str) -> None:
+        from epicrisis.corpus.reading_progress import ReadingProgress
+
+        self.files = ReadingProgress(self.show)
+        self._progress = progress
+        self._task = progress.add_task(description, total=None, counts="", file="")
+        self._last: IngestProgress | None = None
+
+    def show(self, counts: IngestProgress | None = None) -> None:
+        """Show the present file, and new counts if there are any."""
+        self._last = last = counts or self._last
+        files = self.files
+        parts = []
+        if files.files:
+            parts.append(f"{min(files.files_read + 1, files.files):,} of {count_noun(files.files, 'file')}")
+        elif last is not None:
+            parts.append(f"{last.documents:,} read, {last.saved:,} saved")
+        if last is not None:
+            parts.append(last.step or f"{last.passages / max(last.seconds, 1e-9):,.0f} passages per s")
+        self._progress.update(
+            self._task,
+            total=files.bytes or None,
+            completed=files.bytes_read,
+            counts=", ".join(parts),
+            file=files.current,
+        )
+
+
+@contextmanager
+def show_ingest(description: str, *, quiet: bool) -> Iterator[IngestDisplay]:
+    """Show the progress of an addition during the block, if not `quiet`."""
+    with open_progress("counts", "file", quiet=quiet, transient=True, counts=False) as progress:
+        yield IngestDisplay(progress, description)
+
+
+def describe_counts(added: int, counts: Mapping[str, int]) -> str:
+    """Return what an addition did, without zeros: `3 documents added, 1 replaced, 2 skipped`."""
+    parts = [count_noun(added, "document") + " added"]
+    for name, count in counts.items():
+        if count:
+            parts.append(f"{count:,} {name}")
+    return ", ".join(parts)
+
+
+class AnswerProgress:
+    """Follows the events of a question. As a rich renderable it shows the present state, whenever it is drawn."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+        self._step = "Opening the library and the model"
+        self._parts = self._parts_done = self._votes = self._pieces = 0
+        self._usage = Usage()
+
+    def follow(self, event: Event) -> None:
+        """Note an event."""
+        match event:
+            case Retrieved() | SentencesSelected():
+                self._step = "Reading"
+            case MapStarted():
+                self._parts += 1
+            case MapFinished():
+                self._parts_done += 1
+            case Voted():
+                self._votes += 1
+            case AnswerStarted():
+                self._step = "Writing the answer"
+            case TextDelta():
+                self._pieces += 1
+            case ModelCalled():
+                self._usage += event.usage
+                self._pieces = 0
+
+    def describe(self) -> str:
+        """Return the step, seconds, parts and tokens, such as `Reading, 12 s, 2 of 4 parts, 1,204 tokens`."""
+        pieces = [self._step, f"{time.monotonic() - self._start:.0f} s"]
+        if self._parts:
+            pieces.append(f"{self._parts_done} of {self._parts} parts")
+        if self._votes:
+            pieces.append(counted(self._votes, "vote"))
+        tokens = self._usage.prompt_tokens + self._usage.completion_tokens + self._pieces
+        if tokens:
+            pieces.append(counted(tokens, "token"))
+        return ", ".join(pieces)
+
+    def __rich__(self) -> Text:
+        """Return the line for rich, which draws it again several times a second."""
+        from rich.text import Text
+
+        return Text(self.describe())
+
+
+class ProgressLine:
+    """The line on a terminal, which can be taken away while something else is written."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        from rich.live import Live
+
+        self._console = console or open_console(stderr=True)
+        self._progress = AnswerProgress()
+        self._live = Live(self._progress, console=self._console, transient=True, refresh_per_second=4)
+
+    @contextmanager
+    def running(self) -> Iterator[ProgressLine]:
+        """Show the line during the block."""
+        if not self._console.is_terminal:
+            with say_each_minute(lambda: [self._progress.describe()]):
+                yield self
+            return
+        self.show()
+        try:
+            yield self
+        finally:
+            self.hide()
+
+    def follow(self, event: Event) -> None:
+        """Note an event."""
+        self._progress.follow(event)
+
+    def show(self) -> None:
+        """Show the line if standard error is a terminal."""
+        if self._console.is_terminal:
+            self._live.start(refresh=True)
+
+    def hide(self) -> None:
+        """Take the line away."""
+        self._live.stop()

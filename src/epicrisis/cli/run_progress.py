@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from epicrisis.cli.command import fail
-from epicrisis.cli.interruption import exit_code
+from epicrisis.cli.command import exit_code, fail
 from epicrisis.cli.progress import open_progress, say_above
 from epicrisis.cli.terminal import interruptible, say, show_data, show_findings
 from epicrisis.core.answers import Answer, Notice, Usage

@@ -1,4 +1,4 @@
-"""`epicrisis serve`: the server of the API and the page."""
+"""`epicrisis serve` and `mcp`: the API and the page, and a library that is offered to an assistant."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import asyncio
 import ipaddress
 import logging
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+from epicrisis.cli.access import ServerFolder, server_folder
 from epicrisis.cli.command import Flags, command
-from epicrisis.cli.options import ANSWER, parse_library
+from epicrisis.cli.options import ANSWER, LibraryPath, parse_library
 from epicrisis.cli.terminal import say
-from epicrisis.cli.users import ServerFolder, server_folder
 from epicrisis.core.errors import InputError, SettingsError
 
 if TYPE_CHECKING:
@@ -227,3 +228,63 @@ async def _serve(
         await server.serve()
     if not server.started:
         raise SettingsError(f"port {address.port} of {address.host} is not available: choose another with --port")
+
+
+Patients = Annotated[
+    list[str] | None,
+    Option(
+        "--patient",
+        help="Let the assistant, and the provider of its model, read the record of this patient (id or number; "
+        "repeatable). A library of notes needs it.",
+    ),
+]
+LogFolder = Annotated[
+    Path | None,
+    Option(
+        "--folder",
+        help="Folder of the server, for its access log. Default: `server` in the data folder (EPICRISIS_HOME).",
+    ),
+]
+
+
+@command(
+    *ANSWER,
+    examples=[
+        "epicrisis mcp ~/lib --model http://127.0.0.1:8000/v1#qwen",
+        "epicrisis mcp ~/ward --patient 10083814 --strategy evidence",
+    ],
+)
+def mcp(library: LibraryPath, patient: Patients = None, folder: LogFolder = None, *, flags: Flags) -> None:
+    """Serve a library to an assistant, through MCP on standard input and output.
+
+    Name this command in the settings of the assistant. The tools are search, ask and evidence. Without --model and
+    --strategy, ask gives the sentences of the library alone.
+    """
+    from epicrisis.server.state import state_folder
+    from epicrisis.settings.configuration import check_settings, choose_strategy
+
+    settings, notices = choose_strategy(check_settings(flags.settings()))
+    place = settings.home / "server" if folder is None else state_folder(folder)
+    asyncio.run(_serve_assistant(settings, notices, library, patient or (), place))
+
+
+async def _serve_assistant(
+    settings: Settings, notices: Sequence[Notice], library: Path, patients: Sequence[str], folder: Path
+) -> None:
+    """Serve until standard input ends."""
+    from epicrisis.server.mcp_server import create_mcp_server, find_patients
+    from epicrisis.server.private_folder import make_private_folder
+    from epicrisis.server.questions import Questions
+    from epicrisis.server.reading import LibraryReader
+    from epicrisis.server.resources import Resources
+    from epicrisis.server.state import open_state
+
+    async with await Resources.open(settings, [library], notices) as resources:
+        library_to_serve = resources.default
+        ids = find_patients(library_to_serve, patients)
+        log = None
+        if library_to_serve.holds_patients:
+            make_private_folder(folder)
+            log = open_state(folder).log
+        server = create_mcp_server(Questions(resources, log=log), LibraryReader(resources, log), library_to_serve, ids)
+        await server.run_stdio_async()
