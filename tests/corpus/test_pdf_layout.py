@@ -15,9 +15,9 @@ from epicrisis.core.references import build_reference
 from epicrisis.core.types import Document, Passage
 from epicrisis.corpus import ocr, pdf
 from epicrisis.corpus.chunking import build_passages
-from epicrisis.corpus.garbled_text import is_garbled
 from epicrisis.corpus.pdf import is_title
 from epicrisis.corpus.pdf_pages import PageWords, find_words
+from epicrisis.corpus.pdf_text import is_garbled
 from epicrisis.corpus.reader_base import FileRemark, OmittedText, Skipped
 from epicrisis.library.document_export import restore_document
 from epicrisis.library.splitters import describe_places, split_document

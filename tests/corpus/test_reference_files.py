@@ -9,7 +9,7 @@ import pytest
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document
-from epicrisis.corpus.latex import decode_latex
+from epicrisis.corpus.bibtex import decode_latex
 from epicrisis.corpus.note_tables import NoteColumns
 from epicrisis.corpus.reader_base import FileDocument, FileRemark, Skipped
 from epicrisis.corpus.readers import read_sources

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -232,3 +232,33 @@ def _log_removals(
             footers.setdefault(removal.kind, []).append(removal.text)
     for kind, texts in footers.items():
         log.record(source, kind, document.id, texts)
+
+
+DocumentKey = tuple[str, str]
+"""Patient and id of a document."""
+
+
+def find_replaced(successors: Mapping[DocumentKey, Iterable[DocumentKey]]) -> set[DocumentKey]:
+    """Return the replaced documents. The map has the replacements of each document.
+
+    A document is not replaced by one that it replaces itself, directly or through others.
+    """
+    replaced: set[DocumentKey] = set()
+    for document, later in successors.items():
+        if any(document not in _later_documents(successor, successors) for successor in later):
+            replaced.add(document)
+    return replaced
+
+
+def _later_documents(
+    document: DocumentKey, successors: Mapping[DocumentKey, Iterable[DocumentKey]]
+) -> set[DocumentKey]:
+    """Return the document and all that replace it, directly or through others."""
+    reached = {document}
+    queue = [document]
+    while queue:
+        for successor in successors.get(queue.pop(), ()):
+            if successor not in reached:
+                reached.add(successor)
+                queue.append(successor)
+    return reached

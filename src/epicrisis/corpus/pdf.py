@@ -22,13 +22,18 @@ from epicrisis.core.references import PAGE_LABELS
 from epicrisis.core.types import Document
 from epicrisis.corpus import ocr
 from epicrisis.corpus.article_ids import find_article_ids
-from epicrisis.corpus.garbled_text import is_garbled
 from epicrisis.corpus.pdf_layout import LineNumber, has_line_numbers, read_layout
+from epicrisis.corpus.pdf_text import (
+    OUTER_LINES,
+    OuterLine,
+    find_running_lines,
+    is_continued,
+    is_garbled,
+    join_wrapped_lines,
+)
 from epicrisis.corpus.reader_base import FileRemark, OmittedText, Skipped, read_limited, skip
 from epicrisis.corpus.removal_log import LINE_NUMBERS, RUNNING_LINE
 from epicrisis.corpus.retraction_wording import find_banner
-from epicrisis.corpus.running_heads import OUTER_LINES, OuterLine, find_running_lines
-from epicrisis.corpus.wrapped_lines import is_continued, join_wrapped_lines
 
 MAX_FILE_BYTES = 512 * 1024 * 1024
 MAX_CHARACTERS = 50_000_000

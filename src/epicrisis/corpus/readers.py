@@ -6,12 +6,13 @@ import itertools
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from epicrisis.core.errors import InputError
-from epicrisis.core.extensions import list_extensions
+from epicrisis.core.extensions import list_extensions, make_extension
+from epicrisis.core.protocols import FileReader
 from epicrisis.core.types import Document, Origin
 from epicrisis.corpus import (
     formats,
@@ -29,7 +30,6 @@ from epicrisis.corpus.fhir import export
 from epicrisis.corpus.fhir.resources import has_fhir_lines, is_fhir, is_fhir_xml
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.note_tables import NoteColumns
-from epicrisis.corpus.own_readers import find_own_format, find_own_reader, list_own_readers, read_own
 from epicrisis.corpus.patient_numbers import PatientNumbers, StoredPatients
 from epicrisis.corpus.reader_base import (
     CURES,
@@ -37,6 +37,7 @@ from epicrisis.corpus.reader_base import (
     FileFingerprint,
     OmittedText,
     ReaderItem,
+    Skipped,
     append_fingerprint,
     check_file,
     describe_damage,
@@ -491,3 +492,36 @@ def _mark(items: Iterable[ReaderItem]) -> Iterator[ReaderItem]:
 
 def _skip(path: Path, reason: str) -> Iterator[ReaderItem]:
     yield skip(path, "", reason)
+
+
+@cache
+def find_own_reader(name: str) -> FileReader | None:
+    """Return the reader that an installed package offers for this format, or None."""
+    reader: FileReader | None = make_extension("reader", name)
+    return reader
+
+
+def list_own_readers() -> Iterator[tuple[str, FileReader]]:
+    """Yield the formats of installed packages with their readers."""
+    for name in list_extensions("reader"):
+        reader = find_own_reader(name)
+        if reader is not None:
+            yield name, reader
+
+
+def find_own_format(path: Path) -> str | None:
+    """Return the format of an installed package for a file with this ending, or None."""
+    for name, reader in list_own_readers():
+        if path.name.lower().endswith(tuple(reader.suffixes)):
+            return name
+    return None
+
+
+def read_own(reader: FileReader, path: Path, name: str) -> Iterator[Document | Skipped]:
+    """Yield what the reader of another package finds. A reader that fails skips the file."""
+    try:
+        for item in reader.read(path, name):
+            yield item if isinstance(item, Document) else skip(path, "", item)
+    except Exception as error:  # noqa: BLE001 - a reader's error costs one file only
+        # The message may quote the file.
+        yield skip(path, "", f"its reader failed ({type(error).__name__}); report it to the reader's author")

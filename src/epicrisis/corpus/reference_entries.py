@@ -12,8 +12,7 @@ from urllib.parse import unquote
 
 from epicrisis.core.dates import find_publication_date
 from epicrisis.corpus.article_ids import find_dois
-from epicrisis.corpus.bibtex_values import BROKEN, read_values
-from epicrisis.corpus.latex import decode_latex
+from epicrisis.corpus.bibtex import BROKEN, decode_latex, read_values
 from epicrisis.corpus.markup import remove_markup
 from epicrisis.corpus.pubmed_record import RETRACTION_RELATIONS, parse_printed_date
 from epicrisis.corpus.reference_tables import (

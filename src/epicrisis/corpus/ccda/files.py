@@ -20,9 +20,8 @@ from epicrisis.corpus.ccda.documents import ClinicalDocument, describe_missing_t
 from epicrisis.corpus.ccda.facts import CodedFacts
 from epicrisis.corpus.ccda.values import STAY_CLASSES, VISIT_CLASSES
 from epicrisis.corpus.facts.documents import FactEntry, FactRecord, FactSpool, Stay
-from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_items
+from epicrisis.corpus.note_documents import ClinicalNote, DocumentKey, NoteCleaning, build_items, find_replaced
 from epicrisis.corpus.patient_numbers import PatientNumbers
-from epicrisis.corpus.superseded import DocumentKey, find_replaced
 
 _Header: TypeAlias = tuple[ClinicalDocument, str]
 """A document without its text, and its patient; the patient is empty if the document cannot be read."""

@@ -34,10 +34,9 @@ from epicrisis.corpus.hl7.notes import (
 from epicrisis.corpus.hl7.statement_facts import StatementFacts
 from epicrisis.corpus.hl7.statements import count_unread, read_statements
 from epicrisis.corpus.hl7.values import iso_time
-from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_items
+from epicrisis.corpus.note_documents import ClinicalNote, DocumentKey, NoteCleaning, build_items, find_replaced
 from epicrisis.corpus.patient_numbers import PatientNumbers
 from epicrisis.corpus.removal_log import RemovalLog
-from epicrisis.corpus.superseded import DocumentKey, find_replaced
 
 _CANCELLED = ("CA", "CANCELED", "CANCELLED")
 _OBSOLETE = "OB"
