@@ -64,23 +64,12 @@ def _parse_cluster(text: str) -> ClusterAddress:
         raise BadParameter(error.message) from None
 
 
+_cluster_option = partial(Option, "--on", metavar="local|ray://HOST:PORT", parser=_parse_cluster)
 Cluster = Annotated[
-    ClusterAddress | None,
-    Option(
-        "--on",
-        metavar="local|ray://HOST:PORT",
-        parser=_parse_cluster,
-        help="Encode on a cluster of Ray, or on one started here (extra `ray`).",
-    ),
+    ClusterAddress | None, _cluster_option(help="Encode on a cluster of Ray, or on one started here (extra `ray`).")
 ]
 SearchCluster = Annotated[
-    ClusterAddress | None,
-    Option(
-        "--on",
-        metavar="local|ray://HOST:PORT",
-        parser=_parse_cluster,
-        help="Search on a cluster of Ray, or on all cores here (extra `ray`).",
-    ),
+    ClusterAddress | None, _cluster_option(help="Search on a cluster of Ray, or on all cores here (extra `ray`).")
 ]
 Json = Annotated[bool, Option("--json", help="Print JSON for programs instead of text.")]
 CiteStyle = Annotated[

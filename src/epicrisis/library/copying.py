@@ -7,6 +7,7 @@ A copy that was killed continues. At its end all rows of both libraries are comp
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -149,7 +150,7 @@ def _copy_documents(
     done = copied = 0
     for rows in _split(ours.documents()):
         ids = [row.id for row in rows]
-        for batch in _split_by_passages(_find_outdated(original, copy, rows)):
+        for batch in _split(_find_outdated(original, copy, rows), _BATCH_PASSAGES):
             copy.add(_read_documents(original, batch))
             copied += len(batch)
             on_progress(done + len(batch))
@@ -194,22 +195,12 @@ def _read_states(library: LibraryStore, document_ids: Sequence[str]) -> dict[str
     return states
 
 
-def _split(rows: Iterable[DocumentRow]) -> Iterator[list[DocumentRow]]:
+def _split(rows: Iterable[DocumentRow], passages: float = math.inf) -> Iterator[list[DocumentRow]]:
+    """Yield the rows in batches, each complete with so many documents, or with so many passages."""
     batch: list[DocumentRow] = []
     for row in rows:
         batch.append(row)
-        if len(batch) == _CHECK_DOCUMENTS:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-
-
-def _split_by_passages(rows: Sequence[DocumentRow]) -> Iterator[list[DocumentRow]]:
-    batch: list[DocumentRow] = []
-    for row in rows:
-        batch.append(row)
-        if sum(item.passages for item in batch) >= _BATCH_PASSAGES:
+        if len(batch) == _CHECK_DOCUMENTS or sum(item.passages for item in batch) >= passages:
             yield batch
             batch = []
     if batch:

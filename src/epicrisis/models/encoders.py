@@ -6,7 +6,7 @@ import hashlib
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
@@ -70,48 +70,53 @@ class CachedEncoder:
         self.max_tokens, self.max_query_tokens = encoder.max_tokens, encoder.max_query_tokens
         self.token_spans = encoder.token_spans
         self._encoder = encoder
-        self._passages = _VectorMemory[tuple[str, str]](encoder.encode_passages, passages, encoder.dimensions)
-        self._queries = _VectorMemory[str](encoder.encode_queries, queries, encoder.dimensions)
+        # Copies, so that no vector keeps its whole batch in memory.
+        self._passages = _EncodingMemory[tuple[str, str], Vectors](
+            lambda texts: (vector.copy() for vector in encoder.encode_passages(texts)), passages
+        )
+        self._queries = _EncodingMemory[str, Vectors](
+            lambda texts: (vector.copy() for vector in encoder.encode_queries(texts)), queries
+        )
 
     def encode_queries(self, texts: Sequence[str]) -> Vectors:
-        return self._queries.encode(texts)
+        return self._join(self._queries.encode(texts))
 
     def encode_passages(self, texts: Sequence[tuple[str, str]]) -> Vectors:
-        return self._passages.encode(texts)
+        return self._join(self._passages.encode(texts))
+
+    def _join(self, vectors: Sequence[Vectors]) -> Vectors:
+        return np.array(vectors, dtype=np.float32).reshape(len(vectors), self.dimensions)
 
 
 K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 
-class _VectorMemory(Generic[K]):
-    """The vectors of the texts that were encoded last. Safe for several threads."""
+class _EncodingMemory(Generic[K, V]):
+    """What the texts that were encoded last were encoded as. Safe for several threads."""
 
-    def __init__(self, encode: Callable[[Sequence[K]], Vectors], size: int, dimensions: int) -> None:
-        self._encode, self._size, self._dimensions = encode, size, dimensions
-        self._vectors: OrderedDict[K, Vectors] = OrderedDict()
+    def __init__(self, encode: Callable[[Sequence[K]], Iterable[V]], size: int) -> None:
+        self._encode, self._size = encode, size
+        self._values: OrderedDict[K, V] = OrderedDict()
         self._lock = threading.Lock()
 
-    def encode(self, texts: Sequence[K]) -> Vectors:
-        """Return the vectors `(n, d)` of the texts. Only those that are not remembered are encoded."""
-        present: dict[K, Vectors] = {}
+    def encode(self, texts: Sequence[K]) -> list[V]:
+        """Return the value of each text. Only texts that are not remembered are encoded."""
+        present: dict[K, V] = {}
         with self._lock:
             for text in texts:
-                if text in self._vectors:
-                    self._vectors.move_to_end(text)
-                    present[text] = self._vectors[text]
+                if text in self._values:
+                    self._values.move_to_end(text)
+                    present[text] = self._values[text]
         missing = [text for text in dict.fromkeys(texts) if text not in present]
         if missing:
-            # Copies, so that no vector keeps its whole batch in memory.
-            new = {text: vector.copy() for text, vector in zip(missing, self._encode(missing), strict=True)}
+            new = dict(zip(missing, self._encode(missing), strict=True))
             present |= new
             with self._lock:
-                self._vectors.update(new)
-                while len(self._vectors) > self._size:
-                    self._vectors.popitem(last=False)
-        vectors = np.empty((len(texts), self._dimensions), dtype=np.float32)
-        for row, text in enumerate(texts):
-            vectors[row] = present[text]
-        return vectors
+                self._values.update(new)
+                while len(self._values) > self._size:
+                    self._values.popitem(last=False)
+        return [present[text] for text in texts]
 
 
 class TextEncoder:
@@ -293,21 +298,14 @@ class CachedSparseEncoder:
 
     def __init__(self, encoder: SparseEncoder, size: int = CACHE_PASSAGES) -> None:
         self.name = encoder.name
-        self._encoder, self._size = encoder, size
-        self._cache: dict[str, Mapping[int, float]] = {}
+        self._encoder = encoder
+        self._passages = _EncodingMemory[str, Mapping[int, float]](encoder.encode_passages, size)
 
     def encode_queries(self, texts: Sequence[str]) -> Sequence[Mapping[int, float]]:
         return self._encoder.encode_queries(texts)
 
     def encode_passages(self, texts: Sequence[str]) -> tuple[Mapping[int, float], ...]:
-        # The cache is replaced, never changed: simultaneous calls from several threads lose at most some entries.
-        cache = self._cache
-        missing = [text for text in dict.fromkeys(texts) if text not in cache]
-        weights = cache | dict(zip(missing, self._encoder.encode_passages(missing), strict=True))
-        for text in dict.fromkeys(texts):
-            weights[text] = weights.pop(text)
-        self._cache = dict(list(weights.items())[-self._size :])
-        return tuple(weights[text] for text in texts)
+        return tuple(self._passages.encode(texts))
 
 
 class SpladeEncoder:
