@@ -1,7 +1,7 @@
 """Tell which patient a record number means: within an addition, and among the patients of the library.
 
     numbers = PatientNumbers()
-    patient = numbers.resolve([("urn:oid:1.2.3", "4711")], born="1950-01-02")    # "urn:oid:1.2.3|4711"
+    patient = numbers.resolve(StatedPerson((("urn:oid:1.2.3", "4711"),), born="1950-01-02"))    # "urn:oid:1.2.3|4711"
 
 Formats without ids of patients name them by record numbers. A patient that FHIR resources describe keeps the id of the
 resource in files of these formats with one of its numbers, and one that the library has keeps its id in a FHIR export.
@@ -28,6 +28,16 @@ _SHARED_SYSTEMS = (
 """Systems of social security numbers and driver's licences, by which no record is named if there is another number."""
 _FHIR = "fhir"
 """How sources and systems of the ids of FHIR's resources begin: `fhir:a.example/r4`, or `fhir` without its server."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatedPerson:
+    """A patient as the header of a document or a message says. One that is read has a record number."""
+
+    numbers: tuple[RecordNumber, ...]
+    """In the order of the source."""
+    names: tuple[str, ...] = ()
+    born: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,28 +74,30 @@ class PatientNumbers:
             self._owners[number].add(identity.patient)
         self._record(identity.patient, identity.numbers, identity.born)
 
-    def find_alias(self, patient: str) -> str:
-        """Return the id that a patient of the library would have by its record number here, or an empty string."""
-        return self._joined.get(patient, "")
+    def identify(self, patient: str, person: StatedPerson) -> PatientIdentity:
+        """Return who a patient of `resolve` is. The alias is what one of the library would be called by its number."""
+        return PatientIdentity(patient, "", person.names, person.born, person.numbers, self._joined.get(patient, ""))
 
-    def resolve(self, numbers: Sequence[RecordNumber], born: str = "", names: Sequence[str] = ()) -> str:
+    def resolve(self, person: StatedPerson) -> str:
         """Return the id of the patient with these numbers, and remember them.
 
         Raises ValueError with the reason if there is no number, or if the numbers, the birth date or the names are
         those of different people.
         """
-        numbers = [number for number in numbers if number[1]]
+        numbers = [number for number in person.numbers if number[1]]
         if not numbers:
             raise ValueError("names no patient, and every note needs one; export it with the patient's record number")
         owned = [self._owners[number] for number in numbers if number in self._owners]
         patients = set().union(*(owners for owners in owned if len(owners) == 1))
         if len(patients) > 1:
             raise ValueError("its record numbers are those of different patients; correct them in its source")
-        patient = next(iter(patients), "") or self._find_stored(numbers, born, names) or self._name(numbers)
-        self._check(patient, numbers, born)
+        patient = (
+            next(iter(patients), "") or self._find_stored(numbers, person.born, person.names) or self._name(numbers)
+        )
+        self._check(patient, numbers, person.born)
         for number in numbers:
             self._owners[number].add(patient)
-        self._record(patient, numbers, born)
+        self._record(patient, numbers, person.born)
         return patient
 
     def join_export(self, identities: Sequence[PatientIdentity]) -> Mapping[str, str]:

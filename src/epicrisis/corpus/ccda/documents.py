@@ -25,7 +25,7 @@ from epicrisis.corpus.ccda.values import STAY_CLASSES, VISIT_CLASSES, read_encou
 from epicrisis.corpus.embedded_files import read_embedded
 from epicrisis.corpus.facts.times import read_fact_time
 from epicrisis.corpus.hl7.values import identifier_system, iso_time
-from epicrisis.corpus.patient_numbers import format_identifier
+from epicrisis.corpus.patient_numbers import StatedPerson, format_identifier
 from epicrisis.corpus.xml_text import BrokenXML, parse_stream
 
 if TYPE_CHECKING:
@@ -55,16 +55,6 @@ _ALTERNATIVE_NAMES = frozenset(("CL", "BR", "AC"))
 """Qualifiers of name parts: call me, birth, acquired; the academic titles are `AC`."""
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentPatient:
-    """The patient of a document, as its header says."""
-
-    numbers: tuple[tuple[str, str], ...]
-    """Record numbers: (system, value), in the document's order."""
-    names: tuple[str, ...] = ()
-    born: str = ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClinicalDocument:
     """The header of a C-CDA document and its text; a field is empty if the document has no value."""
@@ -73,7 +63,7 @@ class ClinicalDocument:
     text: str
     headings: tuple[str, ...]
     """Each is a line of the text that begins a section: `Hospital Course / Neurology`."""
-    patients: tuple[DocumentPatient, ...]
+    patients: tuple[StatedPerson, ...]
     """Of a readable document there is one."""
     type: str = ""
     title: str = ""
@@ -195,7 +185,7 @@ def _digest_words(root: _Element) -> str:
     return digest.hexdigest()
 
 
-def _read_patient(role: _Element) -> DocumentPatient:
+def _read_patient(role: _Element) -> StatedPerson:
     numbers: list[tuple[str, str]] = []
     for number in role.iterchildren("id"):
         root, extension = number.get("root") or "", (number.get("extension") or "").strip()
@@ -203,10 +193,10 @@ def _read_patient(role: _Element) -> DocumentPatient:
             numbers.append((identifier_system(root), extension) if extension else ("", identifier_system(root)))
     person = role.find("patient")
     if person is None:
-        return DocumentPatient(tuple(dict.fromkeys(numbers)))
+        return StatedPerson(tuple(dict.fromkeys(numbers)))
     names = filter(None, map(_person_name, person.iterchildren("name")))
     born = read_fact_time(iso_time(_attribute(person.find("birthTime"), "value")))[:10]
-    return DocumentPatient(tuple(dict.fromkeys(numbers)), tuple(dict.fromkeys(names)), born)
+    return StatedPerson(tuple(dict.fromkeys(numbers)), tuple(dict.fromkeys(names)), born)
 
 
 def _person_name(name: _Element) -> str:

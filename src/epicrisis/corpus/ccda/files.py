@@ -40,9 +40,7 @@ def read_files(
     all_headers = list(chain.from_iterable(headers.values()))
     for document, patient in all_headers:
         if patient:
-            person = document.patients[0]
-            alias = numbers.find_alias(patient)
-            yield reader_base.PatientIdentity(patient, "", person.names, person.born, person.numbers, alias)
+            yield numbers.identify(patient, document.patients[0])
     withdrawn = {(patient, document.id) for document, patient in all_headers if document.is_withdrawn and document.id}
     replaced = _find_replaced(all_headers)
     # Earlier additions may have contained them.
@@ -92,8 +90,7 @@ def _resolve_patient(document: ClinicalDocument, numbers: PatientNumbers) -> str
         raise ValueError("names no patient, and every note needs one; export it with its recordTarget")
     if not document.text.strip() and not document.is_withdrawn and not document.coded.entries:
         raise ValueError(describe_missing_text(document.remarks))
-    person = document.patients[0]
-    return numbers.resolve(person.numbers, person.born, person.names)
+    return numbers.resolve(document.patients[0])
 
 
 @dataclass(frozen=True, slots=True)

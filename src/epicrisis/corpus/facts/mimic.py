@@ -15,7 +15,7 @@ from epicrisis.core.fact_kinds import FactEvent, FactKind
 from epicrisis.core.ucum import to_ucum
 from epicrisis.corpus import reader_base
 from epicrisis.corpus.facts.documents import FactEntry, FactRecord, FactSpool, Stay, end_entry
-from epicrisis.corpus.facts.tables import TableRow, describe_range, find_table, read_number, read_table, split_bound
+from epicrisis.corpus.facts.tables import TableRow, describe_range, group_tables, read_number, read_table, split_bound
 from epicrisis.corpus.facts.times import reported_since
 from epicrisis.corpus.note_documents import NoteCleaning
 from epicrisis.corpus.removal_log import RemovalLog
@@ -48,26 +48,17 @@ _NO_PATIENT = "names no patient in subject_id, and every fact needs one; export 
 
 def read_files(files: Sequence[tuple[Path, str]], cleaning: NoteCleaning) -> Iterator[reader_base.ReaderItem]:
     """Yield the documents of all tables (path, name): identities, facts by patient, then the fingerprints."""
-    tables: dict[str, list[Path]] = {}
-    for path, _ in files:
-        if damage := reader_base.describe_damage(path):
-            yield reader_base.skip(path, "", damage)
-        elif (table := find_table(path)) is not None and table[0] == "mimic":
-            tables.setdefault(table[1], []).append(path)
-        else:
-            yield reader_base.skip(path, "", "no table of MIMIC that is read; look at its name and its columns")
+    unknown = "no table of MIMIC that is read; look at its name and its columns"
+    tables, skipped = group_tables(files, "mimic", _ORDER, unknown)
+    yield from skipped
     fingerprints: list[reader_base.ReaderItem] = []
     with FactSpool() as spool:
         reader = _Reader(spool, cleaning.removal_log)
-        for table_name in sorted(tables, key=lambda name: (_place(name), name)):
-            for path in tables[table_name]:
-                yield from reader_base.hold_fingerprint(path, reader.read(path, table_name), fingerprints)
+        for table, paths in tables.items():
+            for path, _ in paths:
+                yield from reader_base.hold_fingerprint(path, reader.read(path, table), fingerprints)
         yield from spool.documents(cleaning.removal_log)
     yield from fingerprints
-
-
-def _place(table: str) -> int:
-    return _ORDER.index(table) if table in _ORDER else len(_ORDER)
 
 
 class _Reader:

@@ -19,7 +19,7 @@ from epicrisis.core.fact_kinds import FactEvent, FactKind
 from epicrisis.core.ucum import to_ucum
 from epicrisis.corpus import reader_base
 from epicrisis.corpus.facts.documents import FactEntry, FactRecord, FactSpool, Stay, end_entry
-from epicrisis.corpus.facts.tables import TableRow, describe_range, find_table, read_number, read_table, read_unquoted
+from epicrisis.corpus.facts.tables import TableRow, describe_range, group_tables, read_number, read_table, read_unquoted
 from epicrisis.corpus.facts.times import add_supply
 from epicrisis.corpus.facts.values import VITAL_SIGNS
 from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_items
@@ -107,30 +107,20 @@ class _Vocabulary:
 
 def read_files(files: Sequence[tuple[Path, str]], cleaning: NoteCleaning) -> Iterator[reader_base.ReaderItem]:
     """Yield the documents of all tables (path, name): identities, facts by patient, notes, then the fingerprints."""
-    tables: dict[str, list[tuple[Path, str]]] = {}
-    for path, name in files:
-        if damage := reader_base.describe_damage(path):
-            yield reader_base.skip(path, "", damage)
-        elif (table := find_table(path)) is not None and table[0] == "omop":
-            tables.setdefault(table[1], []).append((path, name))
-        else:
-            yield reader_base.skip(path, "", "no table of the OMOP CDM that is read; look at its columns")
+    tables, skipped = group_tables(files, "omop", _ORDER, "no table of the OMOP CDM that is read; look at its columns")
+    yield from skipped
     fingerprints: list[reader_base.ReaderItem] = []
     log = cleaning.removal_log
     with FactSpool() as spool, closing(_Vocabulary()) as vocabulary:
         reader = _Reader(spool, vocabulary, log)
-        for table_name in sorted(tables, key=lambda name: (_place(name), name)):
-            for path, _ in tables[table_name] if table_name != "note" else ():
-                yield from reader_base.hold_fingerprint(path, reader.read(path, table_name), fingerprints)
+        for table, paths in tables.items():
+            for path, _ in paths if table != "note" else ():
+                yield from reader_base.hold_fingerprint(path, reader.read(path, table), fingerprints)
         yield from spool.documents(log)
         for path, name in tables.get("note", ()):
             notes = build_items(path, name, partial(reader.read_notes, path), cleaning)
             yield from reader_base.append_fingerprint(path, notes)
     yield from fingerprints
-
-
-def _place(table: str) -> int:
-    return _ORDER.index(table) if table in _ORDER else len(_ORDER)
 
 
 class _Reader:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -20,7 +20,7 @@ from epicrisis.core.clinical_facts import Comparator
 from epicrisis.core.errors import InputError
 from epicrisis.corpus.csv_rows import CsvLayout, read_header, read_rows
 from epicrisis.corpus.facts.times import read_fact_time
-from epicrisis.corpus.reader_base import Skipped, path_error, skip
+from epicrisis.corpus.reader_base import Skipped, describe_damage, path_error, skip
 from epicrisis.corpus.removal_log import RemovalLog
 
 _COLUMNS: Mapping[tuple[str, str], str] = {
@@ -112,6 +112,26 @@ def find_table(path: Path) -> TableName | None:
             if name.startswith(table_name) and header.issuperset(columns.format(code=code).split()):
                 return "mimic", table_name
     return None
+
+
+def group_tables(
+    files: Sequence[tuple[Path, str]], format: str, first: Sequence[str], unknown: str
+) -> tuple[dict[str, list[tuple[Path, str]]], list[Skipped]]:
+    """Return the files (path, name) of each table, the tables in `first` before others, and what is not read.
+
+    `unknown`: why a file that contains none of the tables of this format is not read.
+    """
+    tables: dict[str, list[tuple[Path, str]]] = {}
+    skipped: list[Skipped] = []
+    for path, name in files:
+        if damage := describe_damage(path):
+            skipped.append(skip(path, "", damage))
+        elif (table := find_table(path)) is not None and table[0] == format:
+            tables.setdefault(table[1], []).append((path, name))
+        else:
+            skipped.append(skip(path, "", unknown))
+    order = sorted(tables, key=lambda name: (first.index(name) if name in first else len(first), name))
+    return {name: tables[name] for name in order}, skipped
 
 
 def detect_table_format(path: Path, default: str | None) -> str | None:

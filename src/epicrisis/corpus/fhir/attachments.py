@@ -16,11 +16,12 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from epicrisis.corpus import sandbox
-from epicrisis.corpus.ccda.documents import ClinicalDocument, DocumentPatient, describe_missing_text
+from epicrisis.corpus.ccda.documents import ClinicalDocument, describe_missing_text
 from epicrisis.corpus.embedded_files import EmbeddedText, detect_embedded, read_embedded
 from epicrisis.corpus.fhir.export_index import ExportIndex
 from epicrisis.corpus.fhir.references import FhirReferences, find_contained, find_patient, find_server, split_address
 from epicrisis.corpus.fhir.resources import Resource, list_objects
+from epicrisis.corpus.patient_numbers import StatedPerson
 from epicrisis.corpus.reader_base import PatientIdentity, read_limited, real_path
 
 MAX_FILE_BYTES = 128 * 1024 * 1024
@@ -242,7 +243,7 @@ def decode_data(data: str, content_type: str) -> bytes:
     return decoded
 
 
-def _is_other(patient: DocumentPatient, identity: PatientIdentity) -> bool:
+def _is_other(patient: StatedPerson, identity: PatientIdentity) -> bool:
     """Return whether birth dates differ, or, without them, names without a common word and no common number."""
     born, other = _digits(patient.born)[:8], _digits(identity.born)[:8]
     if born and other:

@@ -19,7 +19,6 @@ from epicrisis.corpus.hl7.messages import Hl7Message, Hl7Segment, read_messages
 from epicrisis.corpus.hl7.notes import (
     TEXT_KINDS,
     Hl7Group,
-    Hl7Person,
     Hl7Visit,
     concept_name,
     is_report,
@@ -35,7 +34,7 @@ from epicrisis.corpus.hl7.statement_facts import StatementFacts
 from epicrisis.corpus.hl7.statements import count_unread, read_statements
 from epicrisis.corpus.hl7.values import iso_time
 from epicrisis.corpus.note_documents import ClinicalNote, DocumentKey, NoteCleaning, build_items, find_replaced
-from epicrisis.corpus.patient_numbers import PatientNumbers
+from epicrisis.corpus.patient_numbers import PatientNumbers, StatedPerson
 from epicrisis.corpus.removal_log import RemovalLog
 
 _CANCELLED = ("CA", "CANCELED", "CANCELLED")
@@ -50,7 +49,7 @@ _Place = tuple[Path, str, int]
 class _Feed:
     """What the messages of all files say about each other."""
 
-    patients: dict[Hl7Person, str] = field(default_factory=dict)
+    patients: dict[StatedPerson, str] = field(default_factory=dict)
     """Empty for a person that cannot be told from another."""
     visits: dict[tuple[str, str], Hl7Visit] = field(default_factory=dict)
     """By patient and id."""
@@ -96,8 +95,7 @@ def _list_changes(feed: _Feed, cleaning: NoteCleaning, numbers: PatientNumbers) 
     """Yield the patients, and the documents that others replace."""
     for person, patient in feed.patients.items():
         if patient:
-            alias = numbers.find_alias(patient)
-            yield reader_base.PatientIdentity(patient, "", person.names, person.born, person.numbers, alias)
+            yield numbers.identify(patient, person)
     feed.replaced = find_replaced(feed.successors)
     if not cleaning.keep_superseded:
         # An earlier addition may have contained them.
@@ -143,7 +141,7 @@ def _record_people(message: Hl7Message, feed: _Feed, numbers: PatientNumbers) ->
             person, account = read_person(segment, message.header), segment.text(18)
             if person not in feed.patients:
                 feed.patients[person] = ""
-                feed.patients[person] = numbers.resolve(person.numbers, person.born, person.names)
+                feed.patients[person] = numbers.resolve(person)
             elif not feed.patients[person]:
                 raise ValueError(
                     "its patient is refused as in an earlier message; correct the record number or birth date"

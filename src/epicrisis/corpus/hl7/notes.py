@@ -16,6 +16,7 @@ from epicrisis.corpus.facts.times import read_fact_time
 from epicrisis.corpus.facts.values import FactValue, parse_value
 from epicrisis.corpus.hl7.messages import Hl7Message, Hl7Segment
 from epicrisis.corpus.hl7.values import identifier_system, iso_time
+from epicrisis.corpus.patient_numbers import StatedPerson
 
 TEXT_KINDS = ("ORU", "OUL", "MDM")
 STATEMENTS = frozenset(("AL1", "IAM", "DG1", "PRB", "PR1", "RXA", "RXD", "RXE", "RXO"))
@@ -62,19 +63,10 @@ class Hl7Visit:
 
 
 @dataclass(frozen=True, slots=True)
-class Hl7Person:
-    """The patient of one or more groups of results, as PID says."""
-
-    numbers: tuple[tuple[str, str], ...]
-    names: tuple[str, ...] = ()
-    born: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Hl7Group:
     """The results of one order, or a document, with its patient and visit."""
 
-    person: Hl7Person
+    person: StatedPerson
     visit: Hl7Visit
     order: Hl7Segment | None = None
     """OBR, or TXA of a document."""
@@ -98,7 +90,7 @@ def read_groups(message: Hl7Message) -> tuple[list[Hl7Group], dict[str, int]]:
 def _collect_groups(message: Hl7Message) -> tuple[list[Hl7Group], dict[str, int]]:
     groups: list[Hl7Group] = []
     others: dict[str, int] = {}
-    person: Hl7Person | None = None
+    person: StatedPerson | None = None
     group: Hl7Group | None = None
     visit = Hl7Visit()
     for segment in message.segments:
@@ -138,7 +130,7 @@ def _is_document(group: Hl7Group) -> bool:
     return group.order is not None and group.order.name == "TXA"
 
 
-def read_person(segment: Hl7Segment, header: Hl7Segment) -> Hl7Person:
+def read_person(segment: Hl7Segment, header: Hl7Segment) -> StatedPerson:
     """Return the patient of a PID segment. A number without an authority belongs to the sending facility."""
     facility = header.text(4) or header.text(3)
     numbers: list[tuple[str, str]] = []
@@ -159,7 +151,7 @@ def read_person(segment: Hl7Segment, header: Hl7Segment) -> Hl7Person:
         parts = (*name[1:3], family)
         names.append(" ".join(filter(None, (part.strip() for part in parts))))
     born = read_fact_time(iso_time(segment.text(7)))[:10]
-    return Hl7Person(tuple(dict.fromkeys(numbers)), tuple(filter(None, dict.fromkeys(names))), born)
+    return StatedPerson(tuple(dict.fromkeys(numbers)), tuple(filter(None, dict.fromkeys(names))), born)
 
 
 def read_visit(segment: Hl7Segment, account: str) -> Hl7Visit:

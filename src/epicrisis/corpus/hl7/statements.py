@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from epicrisis.corpus.hl7.messages import Hl7Message, Hl7Segment
-from epicrisis.corpus.hl7.notes import STATEMENTS, Hl7Person, read_person
+from epicrisis.corpus.hl7.notes import STATEMENTS, read_person
+from epicrisis.corpus.patient_numbers import StatedPerson
 
 _DETAILS = frozenset(("TQ1", "RXR", "RXC", "NTE"))
 """Segments that belong to the one before them."""
@@ -29,7 +30,7 @@ class Hl7Statement:
     """A segment that states a fact, with its patient, visit and order (ORC)."""
 
     segment: Hl7Segment
-    person: Hl7Person
+    person: StatedPerson
     visit: str
     order: Hl7Segment | None = None
     details: list[Hl7Segment] = field(default_factory=list)
@@ -68,7 +69,7 @@ def read_statements(message: Hl7Message) -> list[Hl7Statement]:
 class _Collector:
     """The statements so far, and what the next ones belong to."""
 
-    person: Hl7Person | None = None
+    person: StatedPerson | None = None
     visit: str = ""
     statements: list[Hl7Statement] = field(default_factory=list)
     order: Hl7Segment | None = None
