@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from epicrisis.cli.command import command, fail
 from epicrisis.cli.options import Json, parse_library
-from epicrisis.cli.terminal import say, show_json
+from epicrisis.cli.terminal import say, show_json, show_report
 from epicrisis.core.errors import InputError
 from epicrisis.core.printable import count_noun
 
@@ -87,10 +87,7 @@ def remove(name: _Name, folder: ServerFolder = None, json: Json = False) -> None
     from epicrisis.server.state import open_state
 
     open_state(server_folder(folder)).users.remove(name)
-    if json:
-        show_json({"removed": name})
-    else:
-        say(f"{name} was removed")
+    show_report({"removed": name}, [f"{name} was removed"], json=json)
 
 
 _Library = Annotated[

@@ -15,7 +15,7 @@ from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.options import CONFIG, ENCODER, GRADER, LOCAL_ONLY, Data, Draw, Json, LibraryPath, output_option
 from epicrisis.cli.progress import open_progress, say_above, show_ingest
 from epicrisis.cli.run_progress import say_report_skipped, say_skipped, tokens_spent, usage_line, warn_about_demo_models
-from epicrisis.cli.terminal import say, show_json
+from epicrisis.cli.terminal import say, show_json, show_report
 from epicrisis.core.answers import Usage
 from epicrisis.core.errors import BudgetExceeded, EpicrisisError, RunStopped
 from epicrisis.core.printable import count_noun
@@ -147,10 +147,7 @@ def add(
     path, encoder, encoder_name = _encoder_for(flags.settings(), library)
     items = chain.from_iterable(map(read_examples, files))
     report = _add(path, items, encoder, encoder_name, json)
-    if json:
-        show_json(report)
-    else:
-        say(_report_line(path, report))
+    show_report(report, [_report_line(path, report)], json=json)
     say_report_skipped(report, path)
 
 

@@ -15,7 +15,7 @@ from epicrisis.cli.command import Flags, command, fail
 from epicrisis.cli.grade_run import grading_progress, settings_for_run, with_judge
 from epicrisis.cli.options import GRADER, Data, Draw, Json, Yes, output_option
 from epicrisis.cli.run_progress import confirm, file_name_part, usage_line, warn_about_demo_models
-from epicrisis.cli.terminal import say, show_data, show_json, show_tables
+from epicrisis.cli.terminal import say, show_conclusions, show_data, show_json, show_tables
 from epicrisis.core.errors import InputError
 from epicrisis.core.printable import count_noun, quote_for_shell
 
@@ -103,10 +103,7 @@ def _show_correctness(run: Path, files: Sequence[Path] | None, json: bool) -> No
         raise InputError(f"{run} has no grades yet: let a model grade its answers with `{grade}`")
     by_model = {" and ".join(sorted(grades.models[grading.WROTE])): grades}
     tables, conclusions = grading.correctness_tables(by_model), grading.correctness_conclusions(by_model)
-    if json:
-        show_data({"conclusions": conclusions, "tables": tables})
-    else:
-        show_tables(tables, conclusions)
+    show_conclusions(tables, conclusions, json=json)
 
 
 def _grader_settings(flags: Flags, run: Path, *, patients: bool) -> tuple[Settings, str]:
@@ -233,10 +230,7 @@ def verdicts(
         raise InputError("there are no verdicts: give the files of reviewers, or a model's file with --judged")
     judgings = {" and ".join(judging.paired.key.writers): judging}
     tables, conclusions = open_ended.tables(judgings), open_ended.conclusions(judgings)
-    if json:
-        show_data({"conclusions": conclusions, "tables": tables})
-    else:
-        show_tables(tables, conclusions)
+    show_conclusions(tables, conclusions, json=json)
 
 
 @command(*GRADER, examples=["epicrisis grade calibrate --model URL#judge -n 100 --data FOLDER"])

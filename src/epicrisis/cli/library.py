@@ -14,7 +14,7 @@ from epicrisis.cli.library_documents import BreakGlass, find_file_documents, rec
 from epicrisis.cli.options import Json, LibraryPath, parse_library
 from epicrisis.cli.progress import open_progress
 from epicrisis.cli.run_progress import confirm
-from epicrisis.cli.terminal import counted, say, say_lines, show_json
+from epicrisis.cli.terminal import counted, say, say_lines, show_json, show_report
 from epicrisis.core.printable import count_noun, printable
 from epicrisis.core.serialization import to_json
 from epicrisis.system.local_only import local_path
@@ -169,10 +169,7 @@ def check(library: LibraryPath, json: Json = False) -> None:
     with LibraryStore.open(library) as store, open_progress(quiet=json) as progress:
         task = progress.add_task("Checking", total=None)
         report = check_health(store, lambda done, total: progress.update(task, completed=done, total=total))
-    if json:
-        show_json(report)
-    else:
-        say_lines(format_report(report))
+    show_report(report, format_report(report), json=json)
     if report.problems:
         fail(f"{len(report.problems)} problems; they are listed above, with what to do")
 
@@ -263,10 +260,11 @@ def repair(library: LibraryPath, json: Json = False) -> None:
     from epicrisis.library.repair import repair_library
 
     report = repair_library(library)
-    if json:
-        show_json(report)
-    else:
-        say(f"repaired: {count_noun(report.documents, 'document')}, {count_noun(report.passages, 'passage')}")
+    show_report(
+        report,
+        [f"repaired: {count_noun(report.documents, 'document')}, {count_noun(report.passages, 'passage')}"],
+        json=json,
+    )
     if report.problems:
         fail("; ".join(report.problems))
 
@@ -285,10 +283,7 @@ def forbid_remote(library: LibraryPath, json: Json = False) -> None:
     read_manifest(folder)
     withdraw(folder)
     remote = read_remote(folder)
-    if json:
-        show_json(remote)
-    else:
-        say(_remote_line(remote))
+    show_report(remote, [_remote_line(remote)], json=json)
 
 
 def _index_line(report: IndexReport) -> str:

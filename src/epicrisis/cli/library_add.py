@@ -29,7 +29,7 @@ from epicrisis.cli.library_watch import watch_folders
 from epicrisis.cli.options import ALLOW_REMOTE, CONFIG, ENCODER, LOCAL_ONLY, SETTING, Cluster, Json, LibraryPath
 from epicrisis.cli.progress import describe_counts, show_ingest
 from epicrisis.cli.run_progress import say_remarks, say_report_skipped
-from epicrisis.cli.terminal import counted, say_lines, show_json
+from epicrisis.cli.terminal import counted, show_report
 from epicrisis.core.errors import InputError
 from epicrisis.core.printable import agree, count_noun, printable
 from epicrisis.core.types import SplitterName
@@ -209,10 +209,7 @@ def _check_sources(
 
 def _show_report(report: IngestReport, path: Path, json: bool) -> None:
     """Show additions, remarks, and skipped items. End the command with an error if nothing was read."""
-    if json:
-        show_json(report)
-    else:
-        say_lines(_report_lines(report, path))
+    show_report(report, _report_lines(report, path), json=json)
     say_remarks(report)
     say_report_skipped(report, path)
 

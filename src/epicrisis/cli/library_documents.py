@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from epicrisis.cli.command import command
 from epicrisis.cli.options import Json, LibraryPath, Patient, output_option
-from epicrisis.cli.terminal import counted, say, say_lines, say_text, show_json
+from epicrisis.cli.terminal import counted, say, say_lines, say_text, show_json, show_report
 from epicrisis.core.errors import InputError
 from epicrisis.core.printable import GUTTER, printable_json, quote_for_shell, split_printable_lines
 from epicrisis.core.references import build_reference
@@ -71,10 +71,7 @@ def list_contents(
                     record_reading(library, "list", owner, ids, break_glass)
         else:
             data, lines = _list_files(store, limit)
-    if json:
-        show_json(data)
-    else:
-        say_lines(lines)
+    show_report(data, lines, json=json)
 
 
 def _list_files(store: LibraryStore, limit: int) -> tuple[dict[str, Any], list[str]]:

@@ -11,7 +11,7 @@ from typer import Argument, Option
 from epicrisis.cli.command import Flags, command
 from epicrisis.cli.options import CONFIG, LOCAL_ONLY, Json
 from epicrisis.cli.progress import open_download_progress
-from epicrisis.cli.terminal import say, show_json
+from epicrisis.cli.terminal import say, show_json, show_report
 from epicrisis.core.errors import InputError
 from epicrisis.core.printable import shorten
 from epicrisis.models.catalogue import HubFile, PinnedModel
@@ -181,10 +181,11 @@ def info(library: CacheOwner = None, *, flags: Flags, json: Json = False) -> Non
     cache = _open_cache(library, flags)
     stats = cache.stats()
     cache.close()
-    if json:
-        show_json({"path": cache.path, "replies": stats.replies, "bytes": stats.bytes})
-    else:
-        say(f"{stats.replies:,} replies in {cache.path}, {stats.bytes / 1e6:,.1f} MB")
+    show_report(
+        {"path": cache.path, "replies": stats.replies, "bytes": stats.bytes},
+        [f"{stats.replies:,} replies in {cache.path}, {stats.bytes / 1e6:,.1f} MB"],
+        json=json,
+    )
 
 
 @command(CONFIG, examples=["epicrisis cache clear ~/lib"])
@@ -193,10 +194,7 @@ def clear(library: CacheOwner = None, *, flags: Flags, json: Json = False) -> No
     cache = _open_cache(library, flags)
     deleted = cache.clear()
     cache.close()
-    if json:
-        show_json({"path": cache.path, "deleted": deleted})
-    else:
-        say(f"deleted {deleted:,} replies from {cache.path}")
+    show_report({"path": cache.path, "deleted": deleted}, [f"deleted {deleted:,} replies from {cache.path}"], json=json)
 
 
 def _open_cache(library: Path | None, flags: Flags) -> ReplyCache:

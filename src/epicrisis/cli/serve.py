@@ -7,7 +7,6 @@ import ipaddress
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,16 +57,6 @@ ProviderFile = Annotated[
 ]
 KeepDays = Annotated[int, Option("--keep-days", min=1, help="Days for which answers of the page are kept.")]
 MaxQuestions = Annotated[int, Option("--max-questions", min=1, help="Questions answered at the same time.")]
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where the server listens, and its TLS files."""
-
-    host: str
-    port: int
-    certificate: Path | None = None
-    key: Path | None = None
 
 
 @command(
@@ -144,8 +133,7 @@ def serve(
     for notice in notices:
         say(f"note: {notice.message}", err=True)
     logging.getLogger("epicrisis.server").addHandler(logging.StreamHandler())
-    address = Address(host, port, tls_certificate, tls_key)
-    asyncio.run(_serve(settings, notices, libraries, address, options))
+    asyncio.run(_serve(settings, notices, libraries, options, host, port, tls_certificate, tls_key))
 
 
 def is_loopback(host: str) -> bool:
@@ -201,7 +189,14 @@ def check_files(certificate: Path | None, key: Path | None) -> None:
 
 
 async def _serve(
-    settings: Settings, notices: Sequence[Notice], libraries: Sequence[Path], address: Address, options: ServerOptions
+    settings: Settings,
+    notices: Sequence[Notice],
+    libraries: Sequence[Path],
+    options: ServerOptions,
+    host: str,
+    port: int,
+    certificate: Path | None,
+    key: Path | None,
 ) -> None:
     """Serve until a signal stops the process. Running questions finish before it ends."""
     from epicrisis.server.app import create_app
@@ -212,22 +207,22 @@ async def _serve(
         app = create_app(resources, options)
         config = make_config(
             app,
-            address.host,
-            address.port,
+            host,
+            port,
             options.stop_seconds,
-            ssl_certfile=address.certificate,
-            ssl_keyfile=address.key,
+            ssl_certfile=certificate,
+            ssl_keyfile=key,
         )
-        scheme = "http" if address.certificate is None else "https"
+        scheme = "http" if certificate is None else "https"
         public = options.guard.address
         clients = f", for clients https://{public.names[0]}" if public.behind_proxy else ""
-        say(f"epicrisis serves {', '.join(resources.libraries)} on {scheme}://{address.host}:{address.port}{clients}")
+        say(f"epicrisis serves {', '.join(resources.libraries)} on {scheme}://{host}:{port}{clients}")
         if options.provider is not None:
             say(f"users sign in at {options.provider.settings.issuer}; no question and no text is sent there")
         server = GracefulServer(config, app.state.questions)
         await server.serve()
     if not server.started:
-        raise SettingsError(f"port {address.port} of {address.host} is not available: choose another with --port")
+        raise SettingsError(f"port {port} of {host} is not available: choose another with --port")
 
 
 Patients = Annotated[

@@ -15,7 +15,7 @@ import shutil
 import signal
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
@@ -62,6 +62,14 @@ def show_json(value: object) -> None:
     from epicrisis.core.serialization import to_json
 
     say_text(printable_json(json.dumps(to_json(value), ensure_ascii=False, indent=2)))
+
+
+def show_report(value: object, lines: Iterable[str], *, json: bool) -> None:
+    """Print a value as JSON for programs, or its lines for readers."""
+    if json:
+        show_json(value)
+    else:
+        say_lines(lines)
 
 
 def _write(text: str, err: bool) -> None:
@@ -158,6 +166,14 @@ def show_tables(tables: Iterable[Table], conclusions: Iterable[str] = ()) -> Non
         say_text(format_table(table, line_width()) + "\n")
     for sentence in conclusions:
         say_sentence(sentence)
+
+
+def show_conclusions(tables: Sequence[Table], conclusions: Sequence[str], *, json: bool) -> None:
+    """Write tables and the sentences concluded from them, or print them as JSON."""
+    if json:
+        show_data({"conclusions": conclusions, "tables": tables})
+    else:
+        show_tables(tables, conclusions)
 
 
 def show_findings(findings: Findings, *, ascii_only: bool = False, with_intervals: bool = False) -> None:
