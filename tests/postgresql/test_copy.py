@@ -143,12 +143,12 @@ def test_document_changed_during_the_copy_is_reported(
     database: LibraryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = create_folder(tmp_path / "source", 3)
-    monkeypatch.setattr(copying, "_split_by_passages", lambda rows: change_first(source, rows))
+    monkeypatch.setattr(copying, "_find_outdated", lambda original, copy, rows: change_first(source, rows))
     with pytest.raises(LibraryError, match="was changed during the copy: repeat the command"):
         copy_library(source, library_folder(database.url(OWNER)))
 
 
-def change_first(source: Path, rows: list[DocumentRow]) -> list[list[DocumentRow]]:
+def change_first(source: Path, rows: list[DocumentRow]) -> list[DocumentRow]:
     with LibraryStore.open(source, write=True) as library:
         library.add([build_stored_document(rows[0].id, "other", version="9")])
-    return [rows]
+    return rows

@@ -198,11 +198,13 @@ def _read_states(library: LibraryStore, document_ids: Sequence[str]) -> dict[str
 def _split(rows: Iterable[DocumentRow], passages: float = math.inf) -> Iterator[list[DocumentRow]]:
     """Yield the rows in batches, each complete with so many documents, or with so many passages."""
     batch: list[DocumentRow] = []
+    count = 0
     for row in rows:
         batch.append(row)
-        if len(batch) == _CHECK_DOCUMENTS or sum(item.passages for item in batch) >= passages:
+        count += row.passages
+        if len(batch) == _CHECK_DOCUMENTS or count >= passages:
             yield batch
-            batch = []
+            batch, count = [], 0
     if batch:
         yield batch
 
