@@ -19,7 +19,7 @@ from pubmedqa_answers import library_in
 
 from epicrisis.core.answers import Citation
 from epicrisis.core.types import Question, Scope
-from epicrisis.corpus.questions import read_questions
+from epicrisis.corpus.readers.questions import read_questions
 from epicrisis.evaluation.experiments.placement import place_keys
 from epicrisis.pipeline.evidence import build_context
 from epicrisis.pipeline.overrides import RunOverrides

@@ -45,9 +45,9 @@ from epicrisis.core.answers import Answer, Claim, Quotation
 from epicrisis.core.prompts import Prompt
 from epicrisis.core.protocols import ChatReply, ChatRequest, Verifier
 from epicrisis.core.types import ChatCheck, Passage, Question, Sentence
-from epicrisis.corpus.chunking import find_sentences
+from epicrisis.corpus.base.chunking import find_sentences
 from epicrisis.evaluation.analysis.statistics import estimate_mean, wilson
-from epicrisis.library.word_index import analyze_words
+from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.models.pair_models import load_nli
 from epicrisis.pipeline.components import open_models
 from epicrisis.reading.directions import Effect

@@ -34,9 +34,9 @@ import numpy.typing as npt
 
 from epicrisis import Library
 from epicrisis.core.types import Document, Passage
-from epicrisis.corpus.chunking import find_sentences
+from epicrisis.corpus.base.chunking import find_sentences
 from epicrisis.evaluation.analysis.statistics import estimate_mean, paired_difference
-from epicrisis.library.word_index import analyze_words
+from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.reading.comparisons import Comparison, read_comparison
 from epicrisis.reading.direction_rules import Direction, find_direction
 from epicrisis.reading.directions import find_effect, read_effect

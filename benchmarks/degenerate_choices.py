@@ -26,7 +26,7 @@ from epicrisis.answering.sentence_numbers import NumberedSentences, count_candid
 from epicrisis.core.answers import Quotation
 from epicrisis.core.types import Scope
 from epicrisis.evaluation.analysis.statistics import wilson
-from epicrisis.library.passage_lookup import read_document_passages
+from epicrisis.library.core.passage_lookup import read_document_passages
 from epicrisis.pipeline.components import open_library_search
 from epicrisis.pipeline.evidence_selection import SENTENCE_PASSAGES
 from epicrisis.settings.configuration import load_settings

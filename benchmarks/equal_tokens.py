@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from epicrisis.core.types import Document, Question
-from epicrisis.corpus.chunking import find_sentences
+from epicrisis.corpus.base.chunking import find_sentences
 from epicrisis.evaluation.analysis.table_text import format_table
 from epicrisis.evaluation.datasets.load import load_dataset
 from epicrisis.evaluation.experiments.experiment import Grid, Request

@@ -33,9 +33,9 @@ from statistics import median
 from literature_retrieval import scifact, sentences_of
 
 from epicrisis.core.types import CharacterSpan, Document, Scope, Sentence
-from epicrisis.corpus.readers import read_sources
+from epicrisis.corpus.readers.sources import read_sources
 from epicrisis.evaluation.analysis.statistics import estimate_mean
-from epicrisis.library.ingest import add_documents, open_or_create
+from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.models.encoders import load_encoder
 from epicrisis.pipeline.components import open_library_search
 from epicrisis.pipeline.evidence_selection import SENTENCE_PASSAGES

@@ -15,7 +15,7 @@ os.environ.update({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM
 import numpy as np
 
 from epicrisis.core.types import Scope
-from epicrisis.library.vector_matrix import VectorMatrix
+from epicrisis.library.engines.vector_matrix import VectorMatrix
 
 ROWS, DIMENSIONS, QUERIES, K = 100_000, 384, 50, 10
 

@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 
 from epicrisis.core.types import Document
-from epicrisis.corpus.note_documents import NoteCleaning
-from epicrisis.corpus.readers import read_sources
+from epicrisis.corpus.readers.sources import read_sources
+from epicrisis.corpus.records.note_documents import NoteCleaning
 
 HEADER = (
     "labevent_id,subject_id,hadm_id,specimen_id,itemid,order_provider_id,charttime,storetime,value,valuenum,valueuom,"

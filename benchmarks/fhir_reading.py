@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.core.types import Document
-from epicrisis.corpus.note_documents import NoteCleaning
-from epicrisis.corpus.readers import read_sources
+from epicrisis.corpus.readers.sources import read_sources
+from epicrisis.corpus.records.note_documents import NoteCleaning
 
 NOTES, BUNDLES = 2_000, 20
 TEXT = (

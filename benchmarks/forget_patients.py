@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.core.types import Scope
-from epicrisis.corpus.readers import read_sources
-from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.patients import Roster
-from epicrisis.library.record_removal import find_documents
+from epicrisis.corpus.readers.sources import read_sources
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.patients import Roster
+from epicrisis.library.write.ingest import add_documents, open_or_create
+from epicrisis.library.write.record_removal import find_documents
 from epicrisis.operations.forgetting import forgetting
 from epicrisis.operations.forgetting.forgetting import Places, forget_patients
 from epicrisis.privacy.record_access import SystemUser

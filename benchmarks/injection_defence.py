@@ -17,9 +17,9 @@ from pathlib import Path
 
 from epicrisis.answering.structured_request import ModelClient, Sampling
 from epicrisis.core.types import Passage, Question, Scope
-from epicrisis.corpus.questions import read_questions
-from epicrisis.corpus.readers import read_sources
-from epicrisis.library.ingest import add_documents, open_or_create
+from epicrisis.corpus.readers.questions import read_questions
+from epicrisis.corpus.readers.sources import read_sources
+from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.models.encoders import load_encoder
 from epicrisis.pipeline.evidence import build_context
 from epicrisis.pipeline.pipeline import Pipeline

@@ -34,13 +34,13 @@ import numpy.typing as npt
 
 from epicrisis.core.protocols import StoredDocument, Vectors
 from epicrisis.core.types import Document, Scope, SearchMode
-from epicrisis.corpus.reader_base import EncodedDocument
-from epicrisis.library import lance_table
-from epicrisis.library.ingest import add_documents, content_hash
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.remote_store import is_in_database
-from epicrisis.library.splitters import split_document
-from epicrisis.library.tables import TableEngine
+from epicrisis.corpus.base.reader_base import EncodedDocument
+from epicrisis.library.base.remote_store import is_in_database
+from epicrisis.library.base.splitters import split_document
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.engines import lance_table
+from epicrisis.library.engines.tables import TableEngine
+from epicrisis.library.write.ingest import add_documents, content_hash
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.system.remote_libraries import library_folder
 from epicrisis.testing.encoders import HashingEncoder

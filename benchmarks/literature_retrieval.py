@@ -28,7 +28,7 @@ from typing import Any
 
 from epicrisis.core.types import Document, Scope, SearchMode
 from epicrisis.evaluation.analysis.statistics import estimate_mean
-from epicrisis.library.ingest import add_documents, open_or_create
+from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.models.encoders import load_encoder
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.configuration import load_settings

@@ -78,9 +78,9 @@ def main() -> None:
 
 def adopt_encoder(place: str) -> None:
     """Write MiniLM's name and fingerprint into the manifest of a library."""
-    from epicrisis.library.checksums import ChecksumChanges, sha256
-    from epicrisis.library.journal import Journal
-    from epicrisis.library.manifest import NAME, read_manifest, write_manifest
+    from epicrisis.library.base.manifest import NAME, read_manifest, write_manifest
+    from epicrisis.library.core.journal import Journal
+    from epicrisis.library.engines.checksums import ChecksumChanges, sha256
     from epicrisis.library.postgresql.database import find_database
     from epicrisis.models.model_pool import ModelPool
     from epicrisis.settings.configuration import load_settings

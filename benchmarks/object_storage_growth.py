@@ -26,11 +26,11 @@ import numpy as np
 from large_library import DIMENSIONS, QueryEncoder, make_queries
 
 from epicrisis.core.types import Scope, SearchMode
-from epicrisis.library.copying import copy_library
-from epicrisis.library.library import LibraryStore
+from epicrisis.library.core.library import LibraryStore
 from epicrisis.library.object_storage.object_store import ObjectStore
 from epicrisis.library.object_storage.replica import find_replica, refresh_replica
 from epicrisis.library.object_storage.shared_writer import SharedWriter
+from epicrisis.library.write.copying import copy_library
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.system.remote_libraries import library_folder
 from epicrisis.testing.stores import build_stored_document

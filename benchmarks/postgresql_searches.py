@@ -23,10 +23,10 @@ import numpy as np
 from large_library import DIMENSIONS, QueryEncoder, create_library, documents, make_queries
 
 from epicrisis.core.types import Scope, SearchMode
-from epicrisis.corpus.reader_base import EncodedDocument
-from epicrisis.library.ingest import add_documents
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.patients import Roster
+from epicrisis.corpus.base.reader_base import EncodedDocument
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.patients import Roster
+from epicrisis.library.write.ingest import add_documents
 from epicrisis.pipeline.components import LibrarySearch
 from epicrisis.pipeline.passage_search import search_passages
 from epicrisis.retrieval.retriever import Retriever

@@ -1,5 +1,5 @@
-"""Records a CPU-second of `epicrisis.corpus.pubmed`, of the package `pubmed_parser` and of bare `lxml`, and what text
-either loses that the other keeps. One generated gzip file of realistic citations, all readers in turn in one run.
+"""Records a CPU-second of our reader of PubMed, of the package `pubmed_parser` and of bare `lxml`, and what text either
+loses that the other keeps. One generated gzip file of realistic citations, all readers in turn in one run.
 
 Needs the checkout (the generator lies with the tests) and, for the comparison alone, pubmed_parser:
 
@@ -27,7 +27,7 @@ from typing import Any
 from lxml import etree
 
 from epicrisis.core.types import Document
-from epicrisis.corpus import pubmed
+from epicrisis.corpus.articles import pubmed
 from tests.support.pubmed_xml import article, article_set, write_realistic
 
 ROUNDS = 3

@@ -19,9 +19,9 @@ from collections import Counter
 from pathlib import Path
 
 from epicrisis.core.types import Question
-from epicrisis.corpus.questions import read_questions
-from epicrisis.corpus.readers import read_sources
-from epicrisis.library.ingest import add_documents, open_or_create
+from epicrisis.corpus.readers.questions import read_questions
+from epicrisis.corpus.readers.sources import read_sources
+from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.models.encoders import load_encoder
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.pipeline.recording.runner import RecordStore, answer_questions

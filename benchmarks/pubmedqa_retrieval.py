@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 from epicrisis.core.types import Question, Scope, SearchMode
-from epicrisis.corpus.questions import read_questions
-from epicrisis.corpus.readers import read_sources
-from epicrisis.library.ingest import add_documents, open_or_create
+from epicrisis.corpus.readers.questions import read_questions
+from epicrisis.corpus.readers.sources import read_sources
+from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.models.encoders import load_encoder
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.configuration import load_settings

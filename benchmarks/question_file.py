@@ -185,8 +185,8 @@ def write_questions(path: Path, count: int, library: Path | None = None) -> None
     topics = ["does aspirin lower the risk there"]
     if library is not None:
         from epicrisis.core.types import Scope
-        from epicrisis.library.library import LibraryStore
-        from epicrisis.library.passage_lookup import sample_passages
+        from epicrisis.library.core.library import LibraryStore
+        from epicrisis.library.core.passage_lookup import sample_passages
 
         with LibraryStore.open(library) as store:
             passages = sample_passages(store, min(count, 1000), 0, Scope())

@@ -33,9 +33,9 @@ from large_library import DIMENSIONS, documents
 
 from epicrisis.core.protocols import Vectors
 from epicrisis.core.types import Document
-from epicrisis.corpus.reader_base import EncodedDocument, ReaderItem
-from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.library import LibraryStore
+from epicrisis.corpus.base.reader_base import EncodedDocument, ReaderItem
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.testing.encoders import HashingEncoder
 from tests.support.ray_cluster import make_environment
 
@@ -217,8 +217,8 @@ class InstantEncoder(HashingEncoder):
 def measure_writer(count: int, folder: Path) -> None:
     """Add texts of a source file in this process, with vectors that cost nothing."""
     write_source(folder / "source.jsonl", count)
-    from epicrisis.corpus.chunking import chunk_document
-    from epicrisis.corpus.readers import read_sources
+    from epicrisis.corpus.base.chunking import chunk_document
+    from epicrisis.corpus.readers.sources import read_sources
     from epicrisis.models.encoders import load_encoder
     from epicrisis.settings.settings import Settings
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from epicrisis.core.protocols import Encoder
 from epicrisis.core.types import Document, Scope
-from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.library import LibraryStore
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.models.encoders import load_encoder
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.configuration import load_settings

@@ -20,9 +20,9 @@ from typing import Any
 import httpx2
 from fastapi import FastAPI
 
-from epicrisis.server import guards
+from epicrisis.server.api import guards
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.state import open_state, state_folder
+from epicrisis.server.state.state import open_state, state_folder
 from tests.support.patient_records import notes, recorder
 from tests.support.postgresql_server import OWNER, PASSWORDS, SERVER, PostgresqlServer, find_wheel
 from tests.support.servers import connect, open_library, open_resources

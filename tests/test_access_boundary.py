@@ -22,7 +22,7 @@ from epicrisis.core.protocols import ChatModel, ChatRequest, ScoredId, Vectors, 
 from epicrisis.core.serialization import to_json
 from epicrisis.core.strategy_names import list_strategy_names
 from epicrisis.core.types import Hit, Passage, Question, Ranking, Scope
-from epicrisis.library.passage_lookup import read_document_passages, sample_passages
+from epicrisis.library.core.passage_lookup import read_document_passages, sample_passages
 from epicrisis.models.chat.cache import ReplyCache
 from epicrisis.models.chat.loading import add_layers
 from epicrisis.pipeline.components import ExampleSearch, LibrarySearch
@@ -323,7 +323,9 @@ def test_leak_is_detected_by_these_tests(strategy: str, leaky: LibrarySearch, mo
 def test_library_without_filter_is_detected(plain: LibrarySearch, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of the two checks alone holds; with neither the words are found."""
     switches: dict[str, Callable[[], None]] = {
-        "filter": lambda: monkeypatch.setattr("epicrisis.library.vector_matrix.VectorMatrix.nearest", _unfiltered),
+        "filter": lambda: monkeypatch.setattr(
+            "epicrisis.library.engines.vector_matrix.VectorMatrix.nearest", _unfiltered
+        ),
         "fence": lambda: monkeypatch.setattr(Scope, "admits", lambda self, passage: True),
     }
     switches["filter"]()

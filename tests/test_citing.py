@@ -15,9 +15,9 @@ import pytest
 from epicrisis.core.answers import Answer, AnswerStarted, MapStarted, Notice
 from epicrisis.core.protocols import ChatRequest, StoredDocument
 from epicrisis.core.types import Document, Hit, Passage, Question, Ranking
-from epicrisis.corpus.chunking import find_sentences
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.word_index import analyze_words
+from epicrisis.corpus.base.chunking import find_sentences
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.pipeline.components import LibrarySearch, describe_optional_prompts
 from epicrisis.pipeline.overrides import RunOverrides
 from epicrisis.pipeline.pipeline import Pipeline

@@ -8,8 +8,8 @@ import pytest
 
 from epicrisis.core.clinical_facts import FACTS, ClinicalFact, read_facts, write_facts
 from epicrisis.core.types import Document
-from epicrisis.corpus.chunking import build_passages
-from epicrisis.library.splitters import split_document
+from epicrisis.corpus.base.chunking import build_passages
+from epicrisis.library.base.splitters import split_document
 from epicrisis.testing.encoders import HashingEncoder
 
 CREATININE = ClinicalFact(

@@ -13,8 +13,8 @@ from epicrisis.core.answers import Answer, ExamplesFound, ModelCalled, Notice
 from epicrisis.core.errors import InputError, SettingsError
 from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.types import Document, Question
-from epicrisis.library.ingest import add_documents
-from epicrisis.library.library import LibraryStore
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.write.ingest import add_documents
 from epicrisis.pipeline.components import ExampleSearch, LibrarySearch
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.pipeline.plan.planning import plan_questions

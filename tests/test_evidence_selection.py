@@ -13,8 +13,8 @@ from epicrisis.core.answers import Answer, Notice, Retrieved
 from epicrisis.core.errors import InputError
 from epicrisis.core.prompts import TIME_ORDER_STATEMENT
 from epicrisis.core.types import Document, Question, Ranking
-from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.library import LibraryStore
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.pipeline.components import LibrarySearch
 from epicrisis.pipeline.overrides import NO_OVERRIDES, RunOverrides
 from epicrisis.pipeline.pipeline import Pipeline

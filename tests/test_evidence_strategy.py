@@ -12,9 +12,9 @@ import pytest
 from epicrisis.answering.strategies.evidence import choose_direction
 from epicrisis.core.answers import Answer, Notice, SentencesSelected
 from epicrisis.core.types import Document, Passage, Question, Sentence
-from epicrisis.corpus.chunking import find_sentences
-from epicrisis.library.patients import Roster
-from epicrisis.library.word_index import analyze_words
+from epicrisis.corpus.base.chunking import find_sentences
+from epicrisis.library.core.patients import Roster
+from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.pipeline.components import LibrarySearch
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.report.answer_content import build_answer_content

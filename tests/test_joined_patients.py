@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from epicrisis.library.ingest_batches import IngestReport
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.patient_identities import read_identities
-from epicrisis.library.patients import Roster
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.patient_identities import read_identities
+from epicrisis.library.core.patients import Roster
+from epicrisis.library.write.ingest_batches import IngestReport
 from epicrisis.pipeline.additions import AddOptions, add_files
 from epicrisis.settings.settings import Settings
 from epicrisis.testing.encoders import HashingEncoder

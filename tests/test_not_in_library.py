@@ -11,9 +11,9 @@ import pytest
 from epicrisis import Document, Library
 from epicrisis.core.answers import Answer
 from epicrisis.core.types import Question
-from epicrisis.corpus.chunking import find_sentences
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.word_index import analyze_words
+from epicrisis.corpus.base.chunking import find_sentences
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.pipeline.components import LibrarySearch
 from epicrisis.pipeline.overrides import RunOverrides
 from epicrisis.pipeline.pipeline import Pipeline

@@ -12,9 +12,9 @@ from epicrisis.answering.sentence_numbers import CANDIDATES
 from epicrisis.core.prompts import unfence
 from epicrisis.core.protocols import ChatRequest, StoredDocument
 from epicrisis.core.types import Passage, Question
-from epicrisis.corpus.chunking import find_sentences
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.word_index import analyze_words
+from epicrisis.corpus.base.chunking import find_sentences
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.pipeline.components import LibrarySearch
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.retrieval.retriever import Retriever

@@ -184,8 +184,8 @@ PRIVATE_FILES = """
 import sys
 from pathlib import Path
 from epicrisis.system.local_only import open_private, restrict_to_owner
-from epicrisis.server.private_folder import make_private_folder
-from epicrisis.server.mcp_server import read_user_name
+from epicrisis.server.base.private_folder import make_private_folder
+from epicrisis.server.api.mcp_server import read_user_name
 folder = Path(sys.argv[1])
 handle = open_private(folder / "a" / "b.txt", os.O_WRONLY)
 os.write(handle, b"text")

@@ -13,8 +13,8 @@ import pytest
 import epicrisis
 from epicrisis.answering.reply_parsing import TextStream
 from epicrisis.core.study_types import STUDY_TYPES
-from epicrisis.corpus import assertions
-from epicrisis.library import patient_check
+from epicrisis.corpus.records import assertions
+from epicrisis.library.core import patient_check
 from epicrisis.retrieval import event_mentions
 from epicrisis.retrieval.time_expressions import NOTE_KINDS
 from tests.support.regex_attacks import METHODS, Place, compiled, load, places, slow_attack

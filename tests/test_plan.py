@@ -38,7 +38,7 @@ from epicrisis.core.protocols import (
 from epicrisis.core.strategy_names import list_strategy_names
 from epicrisis.core.types import Example, Examples, Passage, Question, Ranking, Scope
 from epicrisis.evaluation.experiments import ensembles, model_comparison
-from epicrisis.library.library import LibraryStore
+from epicrisis.library.core.library import LibraryStore
 from epicrisis.models.chat.layers import Layer
 from epicrisis.pipeline.components import LibrarySearch
 from epicrisis.pipeline.overrides import NO_OVERRIDES, RunOverrides

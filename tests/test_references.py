@@ -11,8 +11,8 @@ from epicrisis.answering.citations import cite
 from epicrisis.core.answers import Quotation
 from epicrisis.core.references import build_reference, join_places
 from epicrisis.core.types import Document, Passage
-from epicrisis.corpus.reader_base import FileDocument
-from epicrisis.corpus.readers import read_sources
+from epicrisis.corpus.base.reader_base import FileDocument
+from epicrisis.corpus.readers.sources import read_sources
 
 ARTICLE = Passage(
     id="pubmed:12377809#0",

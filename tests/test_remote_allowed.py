@@ -15,7 +15,7 @@ from epicrisis.core.answers import Notice
 from epicrisis.core.errors import NetworkRefused, SettingsError
 from epicrisis.core.types import Question
 from epicrisis.evaluation.experiments.recorded_rankings import open_rankers
-from epicrisis.library.remote_consent import NAME, forbid_remote, read_remote
+from epicrisis.library.base.remote_consent import NAME, forbid_remote, read_remote
 from epicrisis.pipeline.components import open_library_search
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.privacy.patient_data_policy import protect_patient_data, protect_run_folder

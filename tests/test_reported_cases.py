@@ -18,8 +18,8 @@ from epicrisis.core.errors import EpicrisisError
 from epicrisis.core.references import build_reference
 from epicrisis.core.study_identity import CitedArticle, group_studies
 from epicrisis.core.types import Document, is_retracted, list_article_marks
-from epicrisis.corpus.reader_base import FileRemark, ReaderItem, Skipped
-from epicrisis.corpus.readers import read_sources
+from epicrisis.corpus.base.reader_base import FileRemark, ReaderItem, Skipped
+from epicrisis.corpus.readers.sources import read_sources
 from epicrisis.retrieval.question_language import find_language
 from epicrisis.testing.encoders import HashingEncoder
 

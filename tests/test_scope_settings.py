@@ -7,7 +7,7 @@ import pytest
 from epicrisis.core.errors import InputError, SettingsError
 from epicrisis.core.types import Question, Scope
 from epicrisis.pipeline.components import build_scope
-from epicrisis.server.resources import RequestSettings
+from epicrisis.server.libraries.resources import RequestSettings
 from epicrisis.settings.configuration import load_settings
 
 

@@ -20,7 +20,7 @@ from epicrisis.core.types import Document
 from epicrisis.models.chat.loading import add_layers, load_chat
 from epicrisis.privacy.patient_data_policy import protect_patient_data
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.users import USERS_FILE, UserStore
+from epicrisis.server.base.users import USERS_FILE, UserStore
 from epicrisis.settings.settings import ModelSettings, Settings
 from epicrisis.system import telemetry
 from epicrisis.system.local_only import is_local_only

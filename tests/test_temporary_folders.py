@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from epicrisis.corpus.pubmed import read_files
+from epicrisis.corpus.articles.pubmed import read_files
 from epicrisis.evaluation.datasets.download import download_dataset
 from epicrisis.evaluation.synthesis.patient_records.record_files import write_records
 from epicrisis.system.temporary_folders import TemporaryFolder, remove_abandoned_folders

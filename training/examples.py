@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from epicrisis.corpus.chunking import find_sentences
-from epicrisis.library.word_index import analyze_words
+from epicrisis.corpus.base.chunking import find_sentences
+from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.reading.articles import ArticleText, find_headings
 from epicrisis.reading.features import Found, ReadArticle, read_article
 from epicrisis.retrieval.sentence_ranking import is_statement

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from epicrisis.library.word_index import analyze_words
+from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.reading.subject_words import load_frequencies
 
 OUTPUT = Path(__file__).parents[1] / "src" / "epicrisis" / "retrieval" / "names" / "drug_names.txt"

@@ -15,7 +15,7 @@ import lightgbm
 import numpy as np
 from examples import Marks, Set, list_pools, load_covid_qa, load_evidence_inference, load_scifact
 
-from epicrisis.library.word_index import analyze_words
+from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.reading.features import Found, Matrix
 from epicrisis.reading.forest import Forest, Leaf, Split
 from epicrisis.reading.ranker import FEATURES, describe

@@ -25,7 +25,7 @@ from examples import (
 )
 from train_ranker import read_tree
 
-from epicrisis.library.word_index import analyze_words
+from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.reading.features import Found, Matrix
 from epicrisis.reading.forest import Forest
 from epicrisis.reading.relevance import RELEVANCE_FEATURES, describe_documents, judge_rows

@@ -16,7 +16,7 @@ from scipy.sparse import csr_matrix, hstack
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from epicrisis.corpus.chunking import find_sentences
+from epicrisis.corpus.base.chunking import find_sentences
 from epicrisis.reading.articles import find_headings
 from epicrisis.reading.roles import ROLES, SentenceRole, classify_places, describe_place, mask_numbers, name_role
 from epicrisis.reading.text_classifier import TextClassifier

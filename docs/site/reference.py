@@ -11,10 +11,11 @@ import typer
 from epicrisis.answering.strategy import list_strategies
 from epicrisis.cli.app import app
 from epicrisis.core import errors
-from epicrisis.corpus import formats, readers
+from epicrisis.corpus.readers import formats
+from epicrisis.corpus.readers import sources as readers
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.errors import STATUS, find_status
-from epicrisis.server.resources import Resources
+from epicrisis.server.base.errors import STATUS, find_status
+from epicrisis.server.libraries.resources import Resources
 from epicrisis.settings.configuration import setting_rows
 
 FORMAT_MEANINGS = {

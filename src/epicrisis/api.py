@@ -25,10 +25,10 @@ from epicrisis.core.answers import Answer, Answered, Event, Notice
 from epicrisis.core.errors import InputError, LibraryError
 from epicrisis.core.protocols import ChatModel, Encoder, PassageStore, Reranker
 from epicrisis.core.types import Document, Question, Ranking, SearchMode, SentenceRanking, SplitterName
-from epicrisis.corpus.chunking import DEFAULT_OVERLAP
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.manifest import complete_manifest, read_manifest
-from epicrisis.library.patients import PatientRecord, Roster, delete_documents, holds_patients
+from epicrisis.corpus.base.chunking import DEFAULT_OVERLAP
+from epicrisis.library.base.manifest import complete_manifest, read_manifest
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.patients import PatientRecord, Roster, delete_documents, holds_patients
 from epicrisis.models.model_pool import ModelPool, OwnKind
 from epicrisis.pipeline.components import LibrarySearch, load_ingest_encoder, open_library_search
 from epicrisis.pipeline.passage_search import search_passages, search_sentences
@@ -46,8 +46,8 @@ from epicrisis.system.local_only import local_path
 from epicrisis.system.remote_libraries import library_folder
 
 if TYPE_CHECKING:
-    from epicrisis.library.document_list import DocumentEntry
-    from epicrisis.library.ingest_batches import IngestProgress, IngestReport
+    from epicrisis.library.core.document_list import DocumentEntry
+    from epicrisis.library.write.ingest_batches import IngestProgress, IngestReport
 
 _OBJECT_KEYS: Mapping[str, OwnKind] = {"encoder": "encoder", "store": "store"}
 """Settings that may be objects of the program."""
@@ -107,7 +107,7 @@ class Library:
 
         Raises LibraryError if there is one already, InputError for impossible numbers, ModelMissing and StorageError.
         """
-        from epicrisis.library.ingest import open_or_create
+        from epicrisis.library.write.ingest import open_or_create
 
         pool = ModelPool(remembers=True)
         flags = _read_flags(settings, pool)
@@ -136,10 +136,10 @@ class Library:
         The arguments are the options of `epicrisis library add`; `columns` maps roles to columns of a CSV file, such as
         `{"patient": "subject_id", "time": ["charttime"]}`. Raises InputError and LibraryBusy.
         """
-        from epicrisis.corpus.note_documents import NoteCleaning
-        from epicrisis.corpus.note_tables import read_columns
-        from epicrisis.corpus.note_times import check_time_format
-        from epicrisis.corpus.removal_log import RemovalLog
+        from epicrisis.corpus.base.note_times import check_time_format
+        from epicrisis.corpus.base.removal_log import RemovalLog
+        from epicrisis.corpus.records.note_documents import NoteCleaning
+        from epicrisis.corpus.records.note_tables import read_columns
         from epicrisis.pipeline.additions import AddOptions, add_files
 
         if not sources:
@@ -240,7 +240,7 @@ class Library:
 
     def documents(self) -> tuple[DocumentEntry, ...]:
         """Return the documents of the library without their text. Notes of patients are not listed: see `patients`."""
-        from epicrisis.library.document_list import DocumentFilter, list_documents
+        from epicrisis.library.core.document_list import DocumentFilter, list_documents
 
         with self._open_store() as store:
             return list_documents(store, DocumentFilter(), limit=sys.maxsize).documents

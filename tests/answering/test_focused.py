@@ -23,7 +23,7 @@ from epicrisis.core.types import (
     SentenceHit,
     SentenceRanking,
 )
-from epicrisis.corpus.chunking import build_passages, find_sentences
+from epicrisis.corpus.base.chunking import build_passages, find_sentences
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.testing.chat import ScriptedModel
 from tests.support.numbered_sentences import split_passages

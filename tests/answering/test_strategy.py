@@ -29,7 +29,7 @@ from epicrisis.answering.strategy import find_strategy, writes_citations
 from epicrisis.core.strategy_names import StrategyName
 from epicrisis.cli.options import STRATEGY
 from epicrisis.server.page.question_form import find_strategy as of_page
-from epicrisis.server.resources import RequestSettings, list_possible_strategies
+from epicrisis.server.libraries.resources import RequestSettings, list_possible_strategies
 from epicrisis.settings.settings import Settings
 settings = Settings(models={"writer": {"name": "http://localhost:1/v1#model"}})
 schema = json.dumps(RequestSettings.model_json_schema())

@@ -14,7 +14,7 @@ from epicrisis.answering.support import GivenDocuments, check_answer, decide
 from epicrisis.core.answers import Answer, Citation, Claim, Event, Notice
 from epicrisis.core.protocols import SupportScore, Verifier
 from epicrisis.core.types import AnswerState, Passage, Question, Sentence, SupportCheck, SupportState, UnsupportedPolicy
-from epicrisis.library.word_index import analyze_words
+from epicrisis.library.engines.word_index import analyze_words
 from tests.support.scorers import TermOverlapVerifier
 from tests.support.strategies import OPEN_QUESTION
 

@@ -9,7 +9,7 @@ from playwright.async_api import Locator, Page
 
 from epicrisis.core.types import Document
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.users import USERS_FILE, UserStore
+from epicrisis.server.base.users import USERS_FILE, UserStore
 from tests.browser.test_page import find_violations
 from tests.browser.test_pdf_page import FIRST
 from tests.browser.test_pdf_page import make_app as make_pdf_app

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from playwright.async_api import Page
 
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.users import USERS_FILE, UserStore
+from epicrisis.server.base.users import USERS_FILE, UserStore
 from tests.browser.test_page import find_violations
 from tests.server.test_page_measurements import PATIENT, observation, read_bundle
 from tests.support.browser import Visit, browse

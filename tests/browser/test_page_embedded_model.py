@@ -14,9 +14,9 @@ from playwright.async_api import Page
 
 from epicrisis.core.protocols import Encoder
 from epicrisis.core.types import Document
-from epicrisis.library.ingest import add_documents, open_or_create
+from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.resources import Resources
+from epicrisis.server.libraries.resources import Resources
 from epicrisis.settings.configuration import load_settings
 from tests.browser.test_page import find_violations
 from tests.support.browser import fill_form, visiting

@@ -8,7 +8,7 @@ import pytest
 from fastapi import FastAPI
 
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.upload_reception import UploadLimits
+from epicrisis.server.work.upload_reception import UploadLimits
 from tests.browser.test_page import find_violations
 from tests.corpus.test_pages import made_pdf
 from tests.server.test_page_comparison import PAIR, make_pair

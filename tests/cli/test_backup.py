@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from epicrisis.privacy.access_log import build_entry
-from epicrisis.server.state import open_state
+from epicrisis.server.state.state import open_state
 from tests.cli.conftest import Run
 
 

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import Result
 
 from epicrisis.core.types import Document
-from epicrisis.library.ingest import add_documents, open_or_create
+from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.testing.encoders import HashingEncoder
 from tests.cli.conftest import Run
 

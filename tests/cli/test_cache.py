@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from epicrisis.cli.app import app
 from epicrisis.core.types import Document
-from epicrisis.library.ingest import add_documents
-from epicrisis.library.library import LibraryStore
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.write.ingest import add_documents
 from epicrisis.testing.encoders import HashingEncoder
 from tests.support.faults import Fault
 from tests.support.hostile import HostileServer

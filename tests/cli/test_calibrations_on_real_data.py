@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from epicrisis.cli.app import app
 from epicrisis.core.types import Question
-from epicrisis.corpus.questions import read_questions
+from epicrisis.corpus.readers.questions import read_questions
 
 pytestmark = [pytest.mark.data, pytest.mark.models, pytest.mark.long]
 

@@ -65,8 +65,8 @@ def plant_canary(value: object) -> Iterator[object]:
 
 def read_messages(paths: list[Path], **options: object) -> list[str]:
     from epicrisis.core.errors import EpicrisisError
-    from epicrisis.corpus.reader_base import Skipped
-    from epicrisis.corpus.readers import read_sources
+    from epicrisis.corpus.base.reader_base import Skipped
+    from epicrisis.corpus.readers.sources import read_sources
 
     try:
         items = list(read_sources(paths, **options))  # type: ignore[arg-type]
@@ -102,8 +102,8 @@ def test_message_about_damaged_line_repeats_no_content(tmp_path: Path) -> None:
 
 
 def test_message_about_damaged_question_repeats_no_content(tmp_path: Path) -> None:
-    from epicrisis.corpus.questions import read_questions
-    from epicrisis.corpus.reader_base import Skipped
+    from epicrisis.corpus.base.reader_base import Skipped
+    from epicrisis.corpus.readers.questions import read_questions
 
     path = tmp_path / "questions.jsonl"
     for damaged in plant_canary(QUESTION):

@@ -21,8 +21,8 @@ OTHER_PROGRAMS = frozenset(
     {
         "cli/doctor.py",
         "models/cluster.py",
-        "corpus/ocr.py",
-        "corpus/reader_base.py",
+        "corpus/documents/ocr.py",
+        "corpus/base/reader_base.py",
         "evaluation/runs/run_folder.py",
         "models/chat/endpoints/reply.py",
         "models/hardware.py",

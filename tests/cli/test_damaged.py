@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 
 from epicrisis.core.errors import InputError, LibraryDamaged, SettingsError
-from epicrisis.corpus import medcpt
+from epicrisis.corpus.articles import medcpt
 from epicrisis.evaluation.datasets.patient_records import mimic_iv_sets
-from epicrisis.library.manifest import read_manifest
+from epicrisis.library.base.manifest import read_manifest
 from epicrisis.settings.configuration import load_settings, parse_overrides
 from tests.cli.conftest import Program, Run
 from tests.conftest import _missing

@@ -10,7 +10,7 @@ import pytest
 from epicrisis.cli.fetched_sources import read_request
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document
-from epicrisis.library.ingest import add_documents, open_or_create
+from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.system.local_only import set_local_only
 from epicrisis.testing.encoders import HashingEncoder
 from tests.cli.conftest import Run

@@ -13,7 +13,7 @@ from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.types import Document, Passage
 from epicrisis.evaluation.grading.human_scores import PAIRS, RATES, SCORES, SUMMARIES
 from epicrisis.evaluation.grading.measurements import MEASURES
-from epicrisis.library.ingest import add_documents, open_or_create
+from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.encoders import HashingEncoder
 from tests.cli.conftest import Run

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.library import journal
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.library_parts import remove_parts
-from epicrisis.library.manifest import read_manifest
+from epicrisis.library.base.manifest import read_manifest
+from epicrisis.library.core import journal
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_parts import remove_parts
 from tests.cli.conftest import Program
 from tests.library.conftest import Killer, killer
 

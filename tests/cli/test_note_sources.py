@@ -11,14 +11,14 @@ import pytest
 from epicrisis.cli.library_add import removed_lines
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document
-from epicrisis.corpus.note_documents import NoteCleaning
-from epicrisis.corpus.note_tables import NoteColumns
-from epicrisis.corpus.readers import read_sources
-from epicrisis.corpus.removal_log import RemovalLog
-from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.ingest_batches import IngestReport
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.patients import PatientRecord, Roster
+from epicrisis.corpus.base.removal_log import RemovalLog
+from epicrisis.corpus.readers.sources import read_sources
+from epicrisis.corpus.records.note_documents import NoteCleaning
+from epicrisis.corpus.records.note_tables import NoteColumns
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.patients import PatientRecord, Roster
+from epicrisis.library.write.ingest import add_documents, open_or_create
+from epicrisis.library.write.ingest_batches import IngestReport
 from tests.cli.conftest import Run
 from tests.corpus.test_fhir import document, packed
 from tests.support.hostile import HostileServer

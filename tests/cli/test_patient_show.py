@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from epicrisis.library.ingest import add_documents, open_or_create
+from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.testing.encoders import HashingEncoder
 from tests.cli.conftest import Run
 from tests.support.chart_documents import CHART_DOCUMENTS

@@ -14,9 +14,9 @@ from typer.testing import CliRunner, Result
 from epicrisis.cli.app import app
 from epicrisis.core.protocols import Encoder
 from epicrisis.core.types import Document, Question
-from epicrisis.corpus.questions import read_questions
+from epicrisis.corpus.readers.questions import read_questions
 from epicrisis.evaluation.experiments.recorded_rankings import DEPTH, QuestionRankings, RankingStore, open_rankers
-from epicrisis.library.ingest import add_documents, open_or_create
+from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.settings.configuration import load_settings
 from tests.cli.test_bad_input import assert_one_line
 

@@ -17,9 +17,9 @@ from epicrisis.cli import progress as progress_module
 from epicrisis.cli.progress import STALLED_SECONDS, Clock, open_download_progress, open_progress, show_ingest
 from epicrisis.core.printable import format_seconds
 from epicrisis.core.types import Document
-from epicrisis.corpus.reader_base import Skipped
-from epicrisis.corpus.readers import read_sources
-from epicrisis.corpus.reading_progress import ReadingProgress
+from epicrisis.corpus.base.reader_base import Skipped
+from epicrisis.corpus.base.reading_progress import ReadingProgress
+from epicrisis.corpus.readers.sources import read_sources
 from tests.support.unsafe_text import unsafe_in
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

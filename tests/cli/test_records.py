@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from epicrisis.core.types import Document
-from epicrisis.library.ingest import add_documents, open_or_create
+from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.testing.encoders import HashingEncoder
 from tests.cli.conftest import Run
 

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from epicrisis.cli.app import app
 from epicrisis.cli.serve import is_loopback, normalize_host
 from epicrisis.privacy.access_log import NAME, AccessLog
-from epicrisis.server.identity_provider_settings import PROVIDER_FILE
-from epicrisis.server.users import USERS_FILE
+from epicrisis.server.base.users import USERS_FILE
+from epicrisis.server.identity.identity_provider_settings import PROVIDER_FILE
 
 
 @pytest.mark.parametrize(

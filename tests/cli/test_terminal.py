@@ -18,7 +18,7 @@ from epicrisis.cli.terminal import open_console, say
 from epicrisis.core.answers import Answer, Answered, AnswerStarted, Citation, PreflightChecked, TextDelta
 from epicrisis.core.printable import GUTTER
 from epicrisis.core.types import Document, Preflight, Question
-from epicrisis.library.ingest import add_documents, open_or_create
+from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.testing.encoders import HashingEncoder
 from tests.cli.conftest import Run
 from tests.support.loopback import Endpoint, Scripted, answer_with, completion, serving

@@ -10,7 +10,7 @@ import pytest
 
 from epicrisis.core.errors import ClusterError, InputError, ModelMissing, SettingsError
 from epicrisis.core.types import Document
-from epicrisis.library.remote_consent import allow_remote
+from epicrisis.library.base.remote_consent import allow_remote
 from epicrisis.models.cluster import ClusterAddress, join_cluster, parse_cluster
 from epicrisis.models.cluster_encoding import choose_block
 from epicrisis.pipeline.additions import AddOptions, add_files

@@ -19,7 +19,7 @@ import pytest
 
 from epicrisis.core.errors import LibraryError
 from epicrisis.core.types import Document, Scope
-from epicrisis.library.library import LibraryStore
+from epicrisis.library.core.library import LibraryStore
 from epicrisis.testing.encoders import HashingEncoder
 from tests.support.node_networks import HEAD, NODES, make_namespaces, may_make_namespaces, set_link
 from tests.support.ray_cluster import (

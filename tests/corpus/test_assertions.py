@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.corpus.assertions import Assertion, assess_line
+from epicrisis.corpus.records.assertions import Assertion, assess_line
 
 LINES = Path(__file__).parents[1] / "support" / "problem_lines.tsv"
 """200 invented lines, labelled by reading before the rules had seen them: line, label, name."""

@@ -10,10 +10,10 @@ from typing import Any
 
 from epicrisis.core.clinical_facts import FACTS
 from epicrisis.core.types import Document
-from epicrisis.corpus.note_documents import NoteCleaning
-from epicrisis.corpus.reader_base import DeletedDocument, ReaderItem, Skipped
-from epicrisis.corpus.readers import read_sources
-from epicrisis.corpus.removal_log import RemovalLog
+from epicrisis.corpus.base.reader_base import DeletedDocument, ReaderItem, Skipped
+from epicrisis.corpus.base.removal_log import RemovalLog
+from epicrisis.corpus.readers.sources import read_sources
+from epicrisis.corpus.records.note_documents import NoteCleaning
 from tests.corpus.test_ccda_facts import HYPERTENSION, concern, observation, organizer, problem, quantity
 from tests.support.ccda_documents import document
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from epicrisis.core.types import Document
-from epicrisis.corpus.note_documents import NoteCleaning
-from epicrisis.corpus.reader_base import (
+from epicrisis.corpus.base.reader_base import (
     DeletedDocument,
     FileFingerprint,
     FileRemark,
@@ -19,7 +18,8 @@ from epicrisis.corpus.reader_base import (
     ReaderItem,
     Skipped,
 )
-from epicrisis.corpus.readers import detect_format, read_sources
+from epicrisis.corpus.readers.sources import detect_format, read_sources
+from epicrisis.corpus.records.note_documents import NoteCleaning
 from tests.support.ccda_documents import (
     CERNER_ROOT,
     LABORATORY_TABLE,

@@ -12,10 +12,10 @@ import pytest
 
 from epicrisis.core.clinical_facts import FACTS, ClinicalFact
 from epicrisis.core.types import Document, Passage
-from epicrisis.corpus.note_documents import NoteCleaning
-from epicrisis.corpus.reader_base import DeletedDocument, ReaderItem
-from epicrisis.corpus.readers import read_sources
-from epicrisis.corpus.removal_log import RemovalLog
+from epicrisis.corpus.base.reader_base import DeletedDocument, ReaderItem
+from epicrisis.corpus.base.removal_log import RemovalLog
+from epicrisis.corpus.readers.sources import read_sources
+from epicrisis.corpus.records.note_documents import NoteCleaning
 from epicrisis.records.fact_questions.answer import compute
 from epicrisis.records.fact_questions.question_rules import plan_by_rules
 from epicrisis.records.fact_questions.record import read_fact_record

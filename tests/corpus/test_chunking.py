@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.core.types import Document, Passage
-from epicrisis.corpus import chunking
-from epicrisis.corpus.chunking import chunk_document, find_sentences
-from epicrisis.corpus.readers import read_sources
+from epicrisis.corpus.base import chunking
+from epicrisis.corpus.base.chunking import chunk_document, find_sentences
+from epicrisis.corpus.readers.sources import read_sources
 
 TEXT = "Aspirin was given. It helped a lot. Nobody died. The end came in 1990."
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.corpus.note_cleaning import (
+from epicrisis.corpus.base.note_cleaning import (
     MIN_NOTES,
     MIN_PATIENTS,
     RecurringTextCounter,

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from epicrisis.core.types import Document
-from epicrisis.corpus.reader_base import Skipped
-from epicrisis.corpus.readers import read_sources
-from epicrisis.corpus.removal_log import REMOVAL_LOG_FILE, RemovalLog
+from epicrisis.corpus.base.reader_base import Skipped
+from epicrisis.corpus.base.removal_log import REMOVAL_LOG_FILE, RemovalLog
+from epicrisis.corpus.readers.sources import read_sources
 from tests.corpus.test_fhir import PATIENT, document, packed
 
 _DOCUMENTS = [document(packed(f"Note {number}: fever."), id=f"d{number}") for number in range(9)]

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from epicrisis.core.types import Document
-from epicrisis.corpus.encodings import decode_text
-from epicrisis.corpus.note_tables import NoteColumns
-from epicrisis.corpus.reader_base import FileRemark, Skipped
-from epicrisis.corpus.readers import read_sources
+from epicrisis.corpus.base.encodings import decode_text
+from epicrisis.corpus.base.reader_base import FileRemark, Skipped
+from epicrisis.corpus.readers.sources import read_sources
+from epicrisis.corpus.records.note_tables import NoteColumns
 
 TEXTS = {
     "en": "The patient’s CRP was 5 µg/ml – “naïve” patients (n = 12) improved; p < 0.05. Aspirin lowered the risk.",

@@ -8,11 +8,11 @@ import pytest
 
 from epicrisis.core.clinical_facts import FACTS, ClinicalFact, is_fact_list
 from epicrisis.core.types import Document
-from epicrisis.corpus.csv_rows import read_header
-from epicrisis.corpus.note_documents import NoteCleaning
-from epicrisis.corpus.reader_base import FileFingerprint, PatientIdentity, ReaderItem, Skipped
-from epicrisis.corpus.readers import detect_format, read_sources
-from epicrisis.corpus.removal_log import RemovalLog
+from epicrisis.corpus.base.csv_rows import read_header
+from epicrisis.corpus.base.reader_base import FileFingerprint, PatientIdentity, ReaderItem, Skipped
+from epicrisis.corpus.base.removal_log import RemovalLog
+from epicrisis.corpus.readers.sources import detect_format, read_sources
+from epicrisis.corpus.records.note_documents import NoteCleaning
 from tests.support.clinical_tables import MIMIC, OMOP, write_table, write_tables
 
 

@@ -12,9 +12,7 @@ import pytest
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document
-from epicrisis.corpus.fhir.export import read_files
-from epicrisis.corpus.note_documents import NoteCleaning
-from epicrisis.corpus.reader_base import (
+from epicrisis.corpus.base.reader_base import (
     DeletedDocument,
     FileFingerprint,
     PatientIdentity,
@@ -22,8 +20,10 @@ from epicrisis.corpus.reader_base import (
     Skipped,
     StatedSources,
 )
-from epicrisis.corpus.readers import read_sources
-from epicrisis.corpus.removal_log import RemovalLog
+from epicrisis.corpus.base.removal_log import RemovalLog
+from epicrisis.corpus.readers.sources import read_sources
+from epicrisis.corpus.records.fhir.export import read_files
+from epicrisis.corpus.records.note_documents import NoteCleaning
 
 PATIENT = {"resourceType": "Patient", "id": "p1", "name": [{"given": ["Ada"], "family": "Byron"}]}
 STAY = {"resourceType": "Encounter", "id": "e1", "period": {"start": "2150-03-01", "end": "2150-03-09T12:00:00+01:00"}}

@@ -10,10 +10,10 @@ import pytest
 
 from epicrisis.core.clinical_facts import FACTS, ClinicalFact, is_fact_list
 from epicrisis.core.types import Document
-from epicrisis.corpus.fhir import export
-from epicrisis.corpus.note_documents import NoteCleaning
-from epicrisis.corpus.reader_base import DeletedDocument, ReaderItem, Skipped
-from epicrisis.corpus.removal_log import RemovalLog
+from epicrisis.corpus.base.reader_base import DeletedDocument, ReaderItem, Skipped
+from epicrisis.corpus.base.removal_log import RemovalLog
+from epicrisis.corpus.records.fhir import export
+from epicrisis.corpus.records.note_documents import NoteCleaning
 
 SUBJECT = {"reference": "Patient/p1"}
 RXNORM = "http://www.nlm.nih.gov/research/umls/rxnorm"

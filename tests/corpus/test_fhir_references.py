@@ -10,8 +10,8 @@ import pytest
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document
-from epicrisis.corpus.reader_base import Skipped
-from epicrisis.corpus.readers import read_sources
+from epicrisis.corpus.base.reader_base import Skipped
+from epicrisis.corpus.readers.sources import read_sources
 from tests.corpus.test_fhir import document, given_by, observation, packed, read_file
 
 A, B = "http://a.example/fhir", "https://b.example/fhir"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from epicrisis.core.types import Document
-from epicrisis.corpus.reader_base import Skipped
-from epicrisis.corpus.readers import detect_format, read_sources
+from epicrisis.corpus.base.reader_base import Skipped
+from epicrisis.corpus.readers.sources import detect_format, read_sources
 from tests.support.ccda_documents import document, section
 
 PATIENT = '<Patient xmlns="http://hl7.org/fhir"><id value="p1"/></Patient>'

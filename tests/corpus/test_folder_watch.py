@@ -7,8 +7,8 @@ from pathlib import Path
 
 from epicrisis.cli.library_watch import FolderWatch
 from epicrisis.core.types import Document
-from epicrisis.corpus.reader_base import FileFingerprint
-from epicrisis.corpus.readers import read_sources
+from epicrisis.corpus.base.reader_base import FileFingerprint
+from epicrisis.corpus.readers.sources import read_sources
 
 
 def write(path: Path, text: str, modified: float) -> Path:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import epicrisis
-from epicrisis.corpus.formats import FORMATS
-from epicrisis.corpus.readers import FORMAT_BY_SUFFIX
+from epicrisis.corpus.readers.formats import FORMATS
+from epicrisis.corpus.readers.sources import FORMAT_BY_SUFFIX
 
 EPUB = '''
 """Read the text of an EPUB book."""
@@ -40,7 +40,7 @@ READ = """
 import sys
 from pathlib import Path
 from epicrisis.corpus import sandbox
-from epicrisis.corpus.readers import detect_format, read_sources
+from epicrisis.corpus.readers.sources import detect_format, read_sources
 document, fingerprint = read_sources([Path(sys.argv[1])])
 print(detect_format(Path(sys.argv[1])), document.id, document.text, sandbox._CHILD is not None)
 """

@@ -10,10 +10,10 @@ import pytest
 
 from epicrisis.core.clinical_facts import FACTS, ClinicalFact
 from epicrisis.core.types import Document
-from epicrisis.corpus.note_documents import NoteCleaning
-from epicrisis.corpus.reader_base import DeletedDocument, FileRemark, PatientIdentity, ReaderItem, Skipped
-from epicrisis.corpus.readers import detect_format, read_sources
-from epicrisis.corpus.removal_log import RemovalLog
+from epicrisis.corpus.base.reader_base import DeletedDocument, FileRemark, PatientIdentity, ReaderItem, Skipped
+from epicrisis.corpus.base.removal_log import RemovalLog
+from epicrisis.corpus.readers.sources import detect_format, read_sources
+from epicrisis.corpus.records.note_documents import NoteCleaning
 from tests.support.hl7_messages import (
     RADIOLOGY,
     batch,

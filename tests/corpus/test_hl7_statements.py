@@ -9,10 +9,10 @@ import pytest
 
 from epicrisis.core.clinical_facts import FACTS
 from epicrisis.core.types import Document
-from epicrisis.corpus.note_documents import NoteCleaning
-from epicrisis.corpus.reader_base import DeletedDocument, ReaderItem
-from epicrisis.corpus.readers import read_sources
-from epicrisis.corpus.removal_log import RemovalLog
+from epicrisis.corpus.base.reader_base import DeletedDocument, ReaderItem
+from epicrisis.corpus.base.removal_log import RemovalLog
+from epicrisis.corpus.readers.sources import read_sources
+from epicrisis.corpus.records.note_documents import NoteCleaning
 from tests.support.hl7_messages import message, pid, segment, visit
 
 SENT = "20150304101500"

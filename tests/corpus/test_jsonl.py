@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.core.types import Document
-from epicrisis.corpus import jsonl
-from epicrisis.corpus.fhir.resources import has_fhir_lines, read_entries
-from epicrisis.corpus.jsonl import find_json_fault
-from epicrisis.corpus.reader_base import FileFingerprint, FileRemark, Skipped
-from epicrisis.corpus.readers import read_sources
+from epicrisis.corpus.base import jsonl
+from epicrisis.corpus.base.jsonl import find_json_fault
+from epicrisis.corpus.base.reader_base import FileFingerprint, FileRemark, Skipped
+from epicrisis.corpus.readers.sources import read_sources
+from epicrisis.corpus.records.fhir.resources import has_fhir_lines, read_entries
 
 GOOD = b'{"id": "a", "text": "Aspirin."}'
 

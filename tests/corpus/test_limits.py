@@ -11,11 +11,14 @@ import pytest
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document
-from epicrisis.corpus import csv_rows, jsonl, medcpt, plain_text, questions, reader_base, readers
-from epicrisis.corpus.csv_rows import CsvLayout, read_rows
-from epicrisis.corpus.reader_base import Skipped
-from epicrisis.corpus.xml_text import BrokenXML, read_records
-from epicrisis.library.patient_check import _name_orders
+from epicrisis.corpus.articles import medcpt
+from epicrisis.corpus.base import csv_rows, jsonl, plain_text, reader_base
+from epicrisis.corpus.base.csv_rows import CsvLayout, read_rows
+from epicrisis.corpus.base.reader_base import Skipped
+from epicrisis.corpus.base.xml_text import BrokenXML, read_records
+from epicrisis.corpus.readers import questions
+from epicrisis.corpus.readers import sources as readers
+from epicrisis.library.core.patient_check import _name_orders
 from tests.corpus.test_fhir import read_file
 
 GOOD = b'{"id": "a", "text": "Aspirin."}\n'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from epicrisis.corpus.markup import remove_markup, split_sections
+from epicrisis.corpus.base.markup import remove_markup, split_sections
 
 
 @pytest.mark.parametrize(

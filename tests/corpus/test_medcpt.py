@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document
-from epicrisis.corpus.medcpt import find_chunks, read_chunk
-from epicrisis.corpus.reader_base import EncodedDocument, Skipped
+from epicrisis.corpus.articles.medcpt import find_chunks, read_chunk
+from epicrisis.corpus.base.reader_base import EncodedDocument, Skipped
 
 NONCODE = {"d": "20071115", "t": "NONCODE v2.0.", "a": "A database of ncRNAs.", "m": "humans!|rna*|rna!genetics|"}
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from epicrisis.core.types import Document
-from epicrisis.corpus.medrag import read_snippets, read_statpearls
-from epicrisis.corpus.reader_base import Skipped
+from epicrisis.corpus.articles.medrag import read_snippets, read_statpearls
+from epicrisis.corpus.base.reader_base import Skipped
 
 BOOK = {
     "id": "Anatomy_Gray_0",

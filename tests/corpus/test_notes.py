@@ -13,12 +13,13 @@ import pytest
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document
-from epicrisis.corpus import csv_rows, note_tables
-from epicrisis.corpus.note_documents import NoteCleaning, normalize_id
-from epicrisis.corpus.note_tables import NoteColumns
-from epicrisis.corpus.reader_base import DeletedDocument, FileFingerprint, FileRemark, Skipped
-from epicrisis.corpus.readers import read_sources
-from epicrisis.corpus.removal_log import RemovalLog
+from epicrisis.corpus.base import csv_rows
+from epicrisis.corpus.base.reader_base import DeletedDocument, FileFingerprint, FileRemark, Skipped
+from epicrisis.corpus.base.removal_log import RemovalLog
+from epicrisis.corpus.readers.sources import read_sources
+from epicrisis.corpus.records import note_tables
+from epicrisis.corpus.records.note_documents import NoteCleaning, normalize_id
+from epicrisis.corpus.records.note_tables import NoteColumns
 
 MIMIC_3 = [
     "ROW_ID",

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.corpus.note_tables import NoteColumns
-from epicrisis.corpus.reader_base import FileFingerprint
-from epicrisis.corpus.readers import read_sources
+from epicrisis.corpus.base.reader_base import FileFingerprint
+from epicrisis.corpus.readers.sources import read_sources
+from epicrisis.corpus.records.note_tables import NoteColumns
 from tests.corpus.test_notes import OWN, given_by, put, skipped, table
 
 LONG_HEAD = b"pid,when,kind,stay,body\n"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from epicrisis.core.dates import last_day
 from epicrisis.core.errors import InputError
-from epicrisis.corpus.note_times import check_time_format, parse_note_time
+from epicrisis.corpus.base.note_times import check_time_format, parse_note_time
 
 
 @pytest.mark.parametrize(

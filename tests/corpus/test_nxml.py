@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epicrisis.core.types import Document
-from epicrisis.corpus import jats
-from epicrisis.corpus.reader_base import FileRemark, Skipped
+from epicrisis.corpus.articles import jats
+from epicrisis.corpus.base.reader_base import FileRemark, Skipped
 
 IDS = '<article-id pub-id-type="pmid">5</article-id><article-id pub-id-type="pmc">7</article-id>'
 DOI = '<article-id pub-id-type="doi">10.1/x</article-id>'

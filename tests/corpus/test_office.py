@@ -10,9 +10,10 @@ import pytest
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document
-from epicrisis.corpus import office, office_markup, sandbox
-from epicrisis.corpus.reader_base import FileRemark, Skipped
-from epicrisis.corpus.readers import read_sources
+from epicrisis.corpus import sandbox
+from epicrisis.corpus.base.reader_base import FileRemark, Skipped
+from epicrisis.corpus.documents import office, office_markup
+from epicrisis.corpus.readers.sources import read_sources
 from tests.support import office_files
 
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.core.types import Document
-from epicrisis.corpus import html, ocr, pdf
-from epicrisis.corpus.reader_base import FileRemark, Skipped
+from epicrisis.corpus.base.reader_base import FileRemark, Skipped
+from epicrisis.corpus.documents import html, ocr, pdf
 
 
 def made_pdf(pages: Sequence[Sequence[str]], title: str = "") -> bytes:

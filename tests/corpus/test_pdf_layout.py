@@ -13,14 +13,14 @@ from epicrisis.answering.citations import build_citation
 from epicrisis.core.answers import Quotation
 from epicrisis.core.references import build_reference
 from epicrisis.core.types import Document, Passage
-from epicrisis.corpus import ocr, pdf
-from epicrisis.corpus.chunking import build_passages
-from epicrisis.corpus.pdf import is_title
-from epicrisis.corpus.pdf_pages import PageWords, find_words
-from epicrisis.corpus.pdf_text import is_garbled
-from epicrisis.corpus.reader_base import FileRemark, OmittedText, Skipped
-from epicrisis.library.document_export import restore_document
-from epicrisis.library.splitters import describe_places, split_document
+from epicrisis.corpus.base.chunking import build_passages
+from epicrisis.corpus.base.reader_base import FileRemark, OmittedText, Skipped
+from epicrisis.corpus.documents import ocr, pdf
+from epicrisis.corpus.documents.pdf import is_title
+from epicrisis.corpus.documents.pdf_pages import PageWords, find_words
+from epicrisis.corpus.documents.pdf_text import is_garbled
+from epicrisis.library.base.splitters import describe_places, split_document
+from epicrisis.library.write.document_export import restore_document
 from tests.support.pdf_files import Line, column, placed_pdf, read_marked_characters
 
 ASPIRIN = (

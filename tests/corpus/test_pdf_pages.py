@@ -15,9 +15,10 @@ from PIL import Image
 
 from epicrisis.core.references import list_page_starts
 from epicrisis.core.types import Document, Passage
-from epicrisis.corpus import pdf, pdf_pages, sandbox
-from epicrisis.corpus.chunking import find_sentences
-from epicrisis.corpus.pdf_pages import PageWords, find_words, fold_letters, render_page
+from epicrisis.corpus import sandbox
+from epicrisis.corpus.base.chunking import find_sentences
+from epicrisis.corpus.documents import pdf, pdf_pages
+from epicrisis.corpus.documents.pdf_pages import PageWords, find_words, fold_letters, render_page
 from epicrisis.server.page.document_view import Highlight
 from epicrisis.server.page.pdf_view import list_places
 from tests.corpus.test_sandbox import slow_pdf

@@ -25,10 +25,10 @@ from hypothesis import strategies as st
 from epicrisis.core.dates import last_day
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document
-from epicrisis.corpus import pubmed
-from epicrisis.corpus.pubmed_record import parse_printed_date
-from epicrisis.corpus.reader_base import DeletedDocument, FileFingerprint, Skipped, append_fingerprint
-from epicrisis.corpus.xml_text import detect_xml_kind
+from epicrisis.corpus.articles import pubmed
+from epicrisis.corpus.articles.pubmed_record import parse_printed_date
+from epicrisis.corpus.base.reader_base import DeletedDocument, FileFingerprint, Skipped, append_fingerprint
+from epicrisis.corpus.base.xml_text import detect_xml_kind
 from tests.support.pubmed_xml import HEAD, article, article_set, write_realistic
 
 NAME = "pubmed26n1234.xml"
@@ -690,7 +690,7 @@ SCRIPT = """
 import signal
 import sys
 from pathlib import Path
-from epicrisis.corpus import pubmed
+from epicrisis.corpus.articles import pubmed
 # A shell that starts its commands in the background lets them ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 if __name__ == "__main__":

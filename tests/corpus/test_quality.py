@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.corpus.text_quality import NearDuplicateFinder, has_markup, is_empty
+from epicrisis.corpus.base.text_quality import NearDuplicateFinder, has_markup, is_empty
 
 WORDS = [f"word{n}" for n in range(400)]
 

@@ -11,9 +11,9 @@ import pytest
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document, EvidenceSpan, Question
-from epicrisis.corpus.questions import read_pubmedqa_questions, read_questions
-from epicrisis.corpus.reader_base import Skipped
-from epicrisis.corpus.readers import read_sources
+from epicrisis.corpus.base.reader_base import Skipped
+from epicrisis.corpus.readers.questions import read_pubmedqa_questions, read_questions
+from epicrisis.corpus.readers.sources import read_sources
 
 ENTRY: dict[str, Any] = {
     "QUESTION": "Does aspirin help?",

@@ -14,8 +14,8 @@ import pytest
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document, Origin
-from epicrisis.corpus.reader_base import HEAD_BYTES, FileDocument, FileFingerprint, Skipped
-from epicrisis.corpus.readers import FORMATS, read_sources
+from epicrisis.corpus.base.reader_base import HEAD_BYTES, FileDocument, FileFingerprint, Skipped
+from epicrisis.corpus.readers.sources import FORMATS, read_sources
 
 GOOD = '{"id": "a", "text": "Aspirin thins the blood."}\n'
 

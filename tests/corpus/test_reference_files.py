@@ -9,11 +9,11 @@ import pytest
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document
-from epicrisis.corpus.bibtex import decode_latex
-from epicrisis.corpus.note_tables import NoteColumns
-from epicrisis.corpus.reader_base import FileDocument, FileRemark, Skipped
-from epicrisis.corpus.readers import read_sources
-from epicrisis.corpus.reference_entries import parse_references
+from epicrisis.corpus.base.reader_base import FileDocument, FileRemark, Skipped
+from epicrisis.corpus.readers.sources import read_sources
+from epicrisis.corpus.records.note_tables import NoteColumns
+from epicrisis.corpus.references.bibtex import decode_latex
+from epicrisis.corpus.references.reference_entries import parse_references
 from tests.support.pdf_files import column, placed_pdf
 
 NBIB = """

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from epicrisis.core.types import Document, list_article_marks
-from epicrisis.corpus.reader_base import FileDocument
-from epicrisis.corpus.readers import read_sources
-from epicrisis.corpus.reference_entries import parse_references
-from epicrisis.corpus.retraction_wording import find_banner, find_retraction, strip_retraction
+from epicrisis.corpus.base.reader_base import FileDocument
+from epicrisis.corpus.base.retraction_wording import find_banner, find_retraction, strip_retraction
+from epicrisis.corpus.readers.sources import read_sources
+from epicrisis.corpus.references.reference_entries import parse_references
 from tests.support.pdf_files import column, placed_pdf
 
 RETRACTED_TITLES = [

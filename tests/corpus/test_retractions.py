@@ -8,9 +8,14 @@ import pytest
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document
-from epicrisis.corpus.reader_base import ArticleStatement, FileFingerprint, Skipped
-from epicrisis.corpus.readers import read_sources
-from epicrisis.corpus.retractions import article_names, extract_statements, is_retraction_watch, read_retraction_watch
+from epicrisis.corpus.articles.retractions import (
+    article_names,
+    extract_statements,
+    is_retraction_watch,
+    read_retraction_watch,
+)
+from epicrisis.corpus.base.reader_base import ArticleStatement, FileFingerprint, Skipped
+from epicrisis.corpus.readers.sources import read_sources
 
 HEADER = (
     "Record ID,Title,Subject,Institution,Journal,Publisher,Country,Author,URLS,ArticleType,RetractionDate,"

@@ -11,11 +11,12 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 from epicrisis.core.types import Document
-from epicrisis.corpus import ocr, pdf, sandbox
-from epicrisis.corpus.article_ids import find_article_ids, find_dois
-from epicrisis.corpus.pdf_pages import PageWords
-from epicrisis.corpus.pdf_text import OuterLine, find_running_lines
-from epicrisis.corpus.reader_base import FileRemark, OmittedText
+from epicrisis.corpus import sandbox
+from epicrisis.corpus.base.article_ids import find_article_ids, find_dois
+from epicrisis.corpus.base.reader_base import FileRemark, OmittedText
+from epicrisis.corpus.documents import ocr, pdf
+from epicrisis.corpus.documents.pdf_pages import PageWords
+from epicrisis.corpus.documents.pdf_text import OuterLine, find_running_lines
 from tests.support.pdf_files import Line, column, placed_pdf, read_marked_characters
 
 BODY = "Aspirin lowered the risk of stroke in women, as the trial {} showed. " * 8

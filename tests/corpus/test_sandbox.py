@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from epicrisis.core.types import Document
-from epicrisis.corpus import html, pdf, sandbox
-from epicrisis.corpus.reader_base import Skipped
-from epicrisis.corpus.readers import read_sources
+from epicrisis.corpus import sandbox
+from epicrisis.corpus.base.reader_base import Skipped
+from epicrisis.corpus.documents import html, pdf
+from epicrisis.corpus.readers.sources import read_sources
 from epicrisis.system.process_limits import set_soft_limit
 from tests.corpus.test_pages import _file, made_pdf
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.corpus.note_cleaning import find_sections
+from epicrisis.corpus.base.note_cleaning import find_sections
 
 NOTE = """Seen by the team.
 Chief Complaint: dyspnea

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.core.types import Document
-from epicrisis.corpus.chunking import split_by_characters
+from epicrisis.corpus.base.chunking import split_by_characters
 
 COUNT = 890
 SHA256 = "a1bcc6643896316eb8cc508424a3bf2ec4b315b6c2885048e3cffd99a34f6449"

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from epicrisis.core.types import Document
-from epicrisis.corpus.reader_base import FileRemark
-from epicrisis.corpus.readers import read_sources
-from epicrisis.corpus.reference_entries import parse_references
-from epicrisis.corpus.tagged_records import begins_with_record
+from epicrisis.corpus.base.reader_base import FileRemark
+from epicrisis.corpus.readers.sources import read_sources
+from epicrisis.corpus.references.reference_entries import parse_references
+from epicrisis.corpus.references.tagged_records import begins_with_record
 
 ENDNOTE_FIELDS = """Reference Type:  Journal Article
 Record Number: 12

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from epicrisis.core.types import Document
-from epicrisis.corpus.chunking import find_sentences
-from epicrisis.corpus.pdf import read_document
-from epicrisis.corpus.pdf_text import join_wrapped_lines
+from epicrisis.corpus.base.chunking import find_sentences
+from epicrisis.corpus.documents.pdf import read_document
+from epicrisis.corpus.documents.pdf_text import join_wrapped_lines
 from tests.support.pdf_files import column, placed_pdf
 
 PARAGRAPH = (

@@ -11,9 +11,9 @@ import pytest
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document
-from epicrisis.corpus.reader_base import FileRemark, Skipped
-from epicrisis.corpus.readers import read_sources
-from epicrisis.corpus.zotero import list_attached_files, read_entries
+from epicrisis.corpus.base.reader_base import FileRemark, Skipped
+from epicrisis.corpus.readers.sources import read_sources
+from epicrisis.corpus.readers.zotero import list_attached_files, read_entries
 
 TABLES = """
 CREATE TABLE libraries (libraryID INTEGER PRIMARY KEY, type TEXT NOT NULL);
@@ -255,13 +255,13 @@ def test_database_is_copied_again_if_it_changes_meanwhile(
         copies.append(source)
         target.write_bytes(source.read_bytes())
 
-    monkeypatch.setattr("epicrisis.corpus.zotero.shutil.copyfile", copy_and_write)
+    monkeypatch.setattr("epicrisis.corpus.readers.zotero.shutil.copyfile", copy_and_write)
     assert len(read_entries(zotero.path)) == 2
     assert len(copies) == 2
 
 
 def test_database_that_computes_for_ever_is_refused(zotero: ZoteroLibrary, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epicrisis.corpus.zotero.MAX_SECONDS", 0.2)
+    monkeypatch.setattr("epicrisis.corpus.readers.zotero.MAX_SECONDS", 0.2)
     zotero.database.executescript(
         "DROP TABLE tags; CREATE VIEW tags AS WITH RECURSIVE n(tagID) AS (SELECT 1 UNION ALL SELECT tagID + 1 FROM n) "
         "SELECT tagID, 'x' AS name FROM n; DROP TABLE itemTags; CREATE VIEW itemTags AS SELECT tagID, 1 AS itemID FROM "

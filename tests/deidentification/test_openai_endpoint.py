@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from epicrisis.core.types import Document
-from epicrisis.corpus.reader_base import PatientIdentity, ReaderItem
+from epicrisis.corpus.base.reader_base import PatientIdentity, ReaderItem
 from epicrisis.privacy.deidentification.library_files import read_key
 from epicrisis.privacy.deidentification.opening import LibraryDeidentification
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.users import USERS_FILE, UserStore
+from epicrisis.server.base.users import USERS_FILE, UserStore
 from tests.support.patient_records import recorder
 from tests.support.servers import connect, open_library, open_resources
 

@@ -17,7 +17,7 @@ from epicrisis.core.answers import Answer, Notice, TextDelta
 from epicrisis.core.errors import SettingsError
 from epicrisis.core.protocols import ChatModel
 from epicrisis.core.types import Document, Question
-from epicrisis.corpus.reader_base import PatientIdentity
+from epicrisis.corpus.base.reader_base import PatientIdentity
 from epicrisis.models.model_pool import ModelPool
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.privacy.deidentification.deidentifier import RECOGNIZER_VERSION

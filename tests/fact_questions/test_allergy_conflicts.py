@@ -10,7 +10,7 @@ import pytest
 
 from epicrisis.core.clinical_facts import FACTS, ClinicalFact
 from epicrisis.core.types import Document, Passage
-from epicrisis.corpus.readers import read_sources
+from epicrisis.corpus.readers.sources import read_sources
 from epicrisis.records.fact_questions.fact_conflicts import NoteSentence, find_allergy_conflicts
 
 RXNORM = "http://www.nlm.nih.gov/research/umls/rxnorm"

@@ -18,12 +18,12 @@ from epicrisis.pipeline.recording.runner import build_record
 from epicrisis.records.fact_questions.contradictions import mark_contradictions
 from epicrisis.report.answer_content import build_answer_content
 from epicrisis.report.answer_word import to_word
-from epicrisis.server.follow_up import CompletedQuestion
-from epicrisis.server.mcp_results import build_tool_answer, describe_answer
-from epicrisis.server.openai_reply import describe_outcome, write_reply
+from epicrisis.server.api.mcp_results import build_tool_answer, describe_answer
+from epicrisis.server.api.openai_reply import describe_outcome, write_reply
+from epicrisis.server.libraries.follow_up import CompletedQuestion
 from epicrisis.server.page.answer_view import build_answer_view
 from epicrisis.server.page.rendering import render
-from epicrisis.server.stored_answers import StoredAnswer
+from epicrisis.server.state.stored_answers import StoredAnswer
 from epicrisis.testing.chat import ScriptedModel
 from tests.fact_questions.test_computed_answers import COURSE, Chart, answer_of, medication, shown_texts
 

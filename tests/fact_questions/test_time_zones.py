@@ -11,8 +11,8 @@ import pytest
 from epicrisis.core.clinical_facts import read_facts
 from epicrisis.core.computed_values import ComputedAnswer
 from epicrisis.core.types import Document, Passage
-from epicrisis.corpus.note_documents import NoteCleaning
-from epicrisis.corpus.readers import read_sources
+from epicrisis.corpus.readers.sources import read_sources
+from epicrisis.corpus.records.note_documents import NoteCleaning
 from epicrisis.records.fact_questions.answer import compute
 from epicrisis.records.fact_questions.question_rules import plan_by_rules
 from epicrisis.records.fact_questions.record import PatientFacts, read_fact_record

@@ -14,8 +14,8 @@ import pytest
 from joserfc.jwk import ECKey, RSAKey
 
 from epicrisis.core.errors import InputError
-from epicrisis.corpus.fhir_server.client import FhirClient, FhirServerFailed, SigningKey, read_credentials
-from epicrisis.corpus.fhir_server.export import (
+from epicrisis.corpus.records.fhir_server.client import FhirClient, FhirServerFailed, SigningKey, read_credentials
+from epicrisis.corpus.records.fhir_server.export import (
     ExportReport,
     ExportRequest,
     export_records,
@@ -262,7 +262,7 @@ def answering(headers: dict[str, str], body: bytes) -> Iterator[tuple[str, list[
 
 
 def test_response_that_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epicrisis.corpus.fhir_server.client.MAX_RESPONSE_BYTES", 2**20)
+    monkeypatch.setattr("epicrisis.corpus.records.fhir_server.client.MAX_RESPONSE_BYTES", 2**20)
     with (
         answering({"Content-Encoding": "gzip"}, gzip.compress(b" " * 2**24)) as (url, _),
         FhirClient(url) as client,

@@ -15,17 +15,17 @@ import pytest
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document, Scope
-from epicrisis.corpus.reader_base import PatientIdentity
-from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.patient_identities import record_identities
+from epicrisis.corpus.base.reader_base import PatientIdentity
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.patient_identities import record_identities
+from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.operations.forgetting import forgetting as phases
 from epicrisis.operations.forgetting.file_scan import list_files, scan_files
 from epicrisis.operations.forgetting.forgetting import FOLDER, Places, forget_patients
 from epicrisis.operations.forgetting.patient_strings import PatientStrings
 from epicrisis.privacy.access_log import NAME, AccessLog, build_entry
 from epicrisis.privacy.record_access import SystemUser
-from epicrisis.server.users import USERS_FILE, UserStore
+from epicrisis.server.base.users import USERS_FILE, UserStore
 from epicrisis.testing.encoders import HashingEncoder
 
 READER = SystemUser("maria", "uid:1000")
@@ -168,8 +168,8 @@ CHILD = """
 import os, signal, sys
 from pathlib import Path
 from epicrisis.operations.forgetting import forgetting
-from epicrisis.library import record_removal
-from epicrisis.library.library import LibraryStore
+from epicrisis.library.write import record_removal
+from epicrisis.library.core.library import LibraryStore
 from tests.forgetting.test_forgetting import FORGOTTEN, READER, Places
 name, when = sys.argv[2], sys.argv[3]
 owner = {"purge": LibraryStore, "delete": LibraryStore, "optimize": LibraryStore}.get(name, forgetting)

@@ -14,9 +14,9 @@ from epicrisis.evaluation.grading.review_file import read_review
 from epicrisis.operations.forgetting.forgetting import ForgetReport, Places, forget_patients
 from epicrisis.privacy.record_access import SystemUser
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.job_folder import JOBS_FOLDER
-from epicrisis.server.state import REVIEWS_FOLDER
-from epicrisis.server.users import USERS_FILE, UserStore
+from epicrisis.server.base.users import USERS_FILE, UserStore
+from epicrisis.server.state.job_folder import JOBS_FOLDER
+from epicrisis.server.state.state import REVIEWS_FOLDER
 from tests.server.test_jobs import wait_until_ended
 from tests.server.test_reviews import judge_all
 from tests.support.patient_records import recorder

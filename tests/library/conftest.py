@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.library.tables import TableEngine
+from epicrisis.library.engines.tables import TableEngine
 from tests.support.library_documents import COUNT, add, create
 
 

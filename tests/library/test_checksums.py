@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from epicrisis.core.errors import LibraryDamaged
-from epicrisis.library import checksums, health
-from epicrisis.library.health_report import HealthReport
-from epicrisis.library.journal import Journal
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.repair import repair_library
-from epicrisis.library.tables import TableEngine
+from epicrisis.library.core.journal import Journal
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.repair import repair_library
+from epicrisis.library.engines import checksums
+from epicrisis.library.engines.tables import TableEngine
+from epicrisis.library.write import health
+from epicrisis.library.write.health_report import HealthReport
 from tests.library.conftest import Killer
 from tests.support.library_documents import COUNT, add
 

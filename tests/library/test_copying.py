@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from epicrisis.core.types import Scope
-from epicrisis.corpus.reader_base import ArticleStatement
-from epicrisis.library.copying import copy_library
-from epicrisis.library.journal import IngestedFile, open_journal
-from epicrisis.library.library import LibraryStore
+from epicrisis.corpus.base.reader_base import ArticleStatement
+from epicrisis.library.core.journal import IngestedFile, open_journal
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.write.copying import copy_library
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
 
 PAPER = dataclasses.replace(build_stored_document("paper", "aspirin"), revision="1")

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from epicrisis.core.types import Document, Passage
-from epicrisis.corpus.jsonl import read_documents
-from epicrisis.library.document_export import export_documents, to_json_line
-from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.library import LibraryStore
+from epicrisis.corpus.base.jsonl import read_documents
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.write.document_export import export_documents, to_json_line
+from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.testing.encoders import HashingEncoder
 
 ENCODER = HashingEncoder(max_tokens=40)

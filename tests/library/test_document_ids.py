@@ -13,15 +13,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from epicrisis.core.types import Document
-from epicrisis.corpus.reader_base import ReaderItem
-from epicrisis.corpus.readers import read_sources
-from epicrisis.library import library_parts
-from epicrisis.library.ingest import add_documents
-from epicrisis.library.ingest_batches import IngestReport
-from epicrisis.library.journal import Journal
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.library_parts import LibraryParts
-from epicrisis.library.repair import repair_library
+from epicrisis.corpus.base.reader_base import ReaderItem
+from epicrisis.corpus.readers.sources import read_sources
+from epicrisis.library.core import library_parts
+from epicrisis.library.core.journal import Journal
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_parts import LibraryParts
+from epicrisis.library.core.repair import repair_library
+from epicrisis.library.write.ingest import add_documents
+from epicrisis.library.write.ingest_batches import IngestReport
 from tests.support.library_checks import discrepancies
 from tests.support.library_documents import create, encoder
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from epicrisis.core.clinical_facts import ClinicalFact, read_facts
 from epicrisis.core.types import Passage
-from epicrisis.library.document_export import export_documents
-from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.ingest_batches import IngestReport
-from epicrisis.library.library import LibraryStore
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.write.document_export import export_documents
+from epicrisis.library.write.ingest import add_documents, open_or_create
+from epicrisis.library.write.ingest_batches import IngestReport
 from epicrisis.pipeline.additions import AddOptions, add_files
 from epicrisis.settings.settings import Settings
 from epicrisis.testing.encoders import HashingEncoder

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from epicrisis.core.errors import InputError, LibraryDamaged, StorageError
-from epicrisis.library.engine_errors import translate_errors
+from epicrisis.library.base.engine_errors import translate_errors
 
 FULL = [
     OSError(28, "No space left on device"),

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from epicrisis.core.types import Document
-from epicrisis.corpus.removal_log import RemovalLog
-from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.library import LibraryStore
+from epicrisis.corpus.base.removal_log import RemovalLog
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.system.local_only import restrict_to_owner
 from tests.support.patient_records import ENCODER
 

@@ -16,11 +16,11 @@ import pytest
 from epicrisis.core.errors import StorageError
 from epicrisis.core.protocols import StoredDocument
 from epicrisis.core.types import Document
-from epicrisis.corpus.reader_base import FileFingerprint, ReaderItem, Skipped
-from epicrisis.corpus.readers import read_sources
-from epicrisis.library.ingest import add_documents
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.vector_index import read_report
+from epicrisis.corpus.base.reader_base import FileFingerprint, ReaderItem, Skipped
+from epicrisis.corpus.readers.sources import read_sources
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.engines.vector_index import read_report
+from epicrisis.library.write.ingest import add_documents
 from tests.support.library_checks import broken_promises, discrepancies
 from tests.support.library_documents import COUNT, SMALL, contents, create, encoder, revise
 from tests.support.pubmed_xml import article, article_set

@@ -17,16 +17,16 @@ import pytest
 from epicrisis.core.errors import LibraryBusy, LibraryDamaged
 from epicrisis.core.serialization import to_json
 from epicrisis.core.types import Document, Passage
-from epicrisis.library import health
-from epicrisis.library.health import MIN_VECTORS, check_health
-from epicrisis.library.health_report import Finding, HealthReport, Pairs, format_report
-from epicrisis.library.ingest import add_documents
-from epicrisis.library.journal import IngestedFile, Journal
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.passage_table import StoredPassage
-from epicrisis.library.patients import MIXED_NOTICE
-from epicrisis.library.repair import repair_library
-from epicrisis.library.word_index import WordIndex
+from epicrisis.library.base.passage_table import StoredPassage
+from epicrisis.library.core.journal import IngestedFile, Journal
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.patients import MIXED_NOTICE
+from epicrisis.library.core.repair import repair_library
+from epicrisis.library.engines.word_index import WordIndex
+from epicrisis.library.write import health
+from epicrisis.library.write.health import MIN_VECTORS, check_health
+from epicrisis.library.write.health_report import Finding, HealthReport, Pairs, format_report
+from epicrisis.library.write.ingest import add_documents
 from tests.support.library_documents import add, contents, create, documents, encoder
 
 DOCUMENTS = 64
@@ -365,7 +365,7 @@ def test_check_health_word_entry_without_passage_is_found_and_repaired(folder: P
 
 @pytest.mark.slow
 def test_word_index_entries_are_read_in_pieces(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epicrisis.library.word_index._PIECE", 10)
+    monkeypatch.setattr("epicrisis.library.engines.word_index._PIECE", 10)
     with LibraryStore.open(folder) as library:
         everything = contents(library).words
         words = WordIndex(folder)

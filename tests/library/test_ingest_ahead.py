@@ -11,9 +11,9 @@ import pytest
 from epicrisis.core.errors import ClusterError
 from epicrisis.core.protocols import Encoder, ParallelEncoder, Vectors
 from epicrisis.core.types import Document, Scope
-from epicrisis.corpus.reader_base import DeletedDocument, FileFingerprint, ReaderItem
-from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.library import LibraryStore
+from epicrisis.corpus.base.reader_base import DeletedDocument, FileFingerprint, ReaderItem
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.testing.encoders import HashingEncoder
 
 

@@ -28,12 +28,12 @@ from epicrisis.core.errors import (
 from epicrisis.core.protocols import StoredDocument
 from epicrisis.core.serialization import to_json
 from epicrisis.core.types import Scope
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.passage_table import PassageTable, StoredPassage
-from epicrisis.library.patients import holds_patients
-from epicrisis.library.repair import repair_library
-from epicrisis.library.tables import TableEngine
-from epicrisis.library.word_index import WordIndex
+from epicrisis.library.base.passage_table import PassageTable, StoredPassage
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.patients import holds_patients
+from epicrisis.library.core.repair import repair_library
+from epicrisis.library.engines.tables import TableEngine
+from epicrisis.library.engines.word_index import WordIndex
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document, hash_content
 from tests.library.conftest import Killer
 from tests.support.library_checks import discrepancies

@@ -11,11 +11,10 @@ import pytest
 
 from epicrisis.core.errors import InputError, LibraryDamaged, LibraryError
 from epicrisis.core.types import Document, Question
-from epicrisis.corpus.reader_base import PatientIdentity
-from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.patient_check import check_patient, resolve_patient
-from epicrisis.library.patient_identities import (
+from epicrisis.corpus.base.reader_base import PatientIdentity
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.patient_check import check_patient, resolve_patient
+from epicrisis.library.core.patient_identities import (
     NAME,
     declare_literature,
     find_contradiction,
@@ -25,7 +24,8 @@ from epicrisis.library.patient_identities import (
     read_version,
     record_identities,
 )
-from epicrisis.library.patients import Roster, check_same_documents, forget_patients
+from epicrisis.library.core.patients import Roster, check_same_documents, forget_patients
+from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.testing.encoders import HashingEncoder
 from tests.support.patient_records import ENCODER, library
 
@@ -162,7 +162,7 @@ def test_add_documents_note_in_library_of_literature_is_refused(tmp_path: Path) 
 
 
 def test_check_health_undeclared_mixed_library_has_notice(tmp_path: Path) -> None:
-    from epicrisis.library.health import check_health
+    from epicrisis.library.write.health import check_health
 
     with library(tmp_path / "old", [note("p1"), note(None)]) as opened:
         assert Roster(opened).is_mixed()

@@ -10,10 +10,10 @@ import pytest
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document, Question
-from epicrisis.library.ingest import add_documents
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.patient_check import check_patient, find_strangers
-from epicrisis.library.patients import PatientRecord, Roster, holds_patients
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.patient_check import check_patient, find_strangers
+from epicrisis.library.core.patients import PatientRecord, Roster, holds_patients
+from epicrisis.library.write.ingest import add_documents
 from tests.support.patient_records import ENCODER, library
 
 NAMES = {"10083814": "Anna Maria Muster", "10083815": "Maria Muster", "7": "Bo", "P-100": "Öz, Çan", "P-1001": None}

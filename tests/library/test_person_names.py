@@ -8,9 +8,9 @@ import pytest
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document, Question
-from epicrisis.library.patient_check import check_patient
-from epicrisis.library.patients import Roster
-from epicrisis.library.person_names import are_alike, find_mentions, fold, name_keys
+from epicrisis.library.base.person_names import are_alike, find_mentions, fold, name_keys
+from epicrisis.library.core.patient_check import check_patient
+from epicrisis.library.core.patients import Roster
 from tests.support.patient_records import library
 
 NAMES = {

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from epicrisis.core.errors import LibraryDamaged
-from epicrisis.library.remote_consent import NAME, RemoteConsent, allow_remote, forbid_remote, read_remote
+from epicrisis.library.base.remote_consent import NAME, RemoteConsent, allow_remote, forbid_remote, read_remote
 
 
 def test_read_remote_without_consent_allows_nothing(tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from epicrisis.core.types import Document, Passage, Scope, list_article_marks
-from epicrisis.corpus.reader_base import ArticleStatement, ReaderItem
-from epicrisis.library.health import check_health
-from epicrisis.library.health_report import MARKS_DUE
-from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.repair import repair_library
+from epicrisis.corpus.base.reader_base import ArticleStatement, ReaderItem
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.repair import repair_library
+from epicrisis.library.write.health import check_health
+from epicrisis.library.write.health_report import MARKS_DUE
+from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.testing.encoders import HashingEncoder
 
 ENCODER = HashingEncoder(16, max_tokens=16)
@@ -209,7 +209,7 @@ def test_marking_interrupted_is_noticed_and_completed_by_next_writer(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("epicrisis.library.passage_table.PassageTable.write_marks", stopped)
+        patched.setattr("epicrisis.library.base.passage_table.PassageTable.write_marks", stopped)
         with pytest.raises(KeyboardInterrupt):
             add_items(path, LIST)
     with LibraryStore.open(path) as reader:
@@ -227,7 +227,7 @@ def test_earlier_library_is_marked_by_own_notices_at_next_addition(
     path = tmp_path / "library"
     old_notice = article(9, 2021, "RetractionOf", of=1, publication_types=["Retraction of Publication"])
     with monkeypatch.context() as before:
-        before.setattr("epicrisis.library.ingest_batches.extract_statements", lambda _: ())
+        before.setattr("epicrisis.library.write.ingest_batches.extract_statements", lambda _: ())
         add_items(path, OLD, old_notice)
     with sqlite3.connect(path / "journal.sqlite") as journal:
         journal.executescript("DROP TABLE marks; DROP TABLE due;")
@@ -250,7 +250,7 @@ def test_repair_keeps_retraction_statements(tmp_path: Path) -> None:
 
 def test_library_without_marking_fails_retraction_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A retracted study without its mark: with the marking taken out the tests above must fail."""
-    monkeypatch.setattr("epicrisis.library.library.find_documents", lambda *_: ())
+    monkeypatch.setattr("epicrisis.library.core.library.find_documents", lambda *_: ())
     with pytest.raises(KeyError):
         test_retraction_in_any_order_marks_article(LIST, "last", tmp_path)
 

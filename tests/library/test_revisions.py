@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from epicrisis.core.errors import StorageError
 from epicrisis.core.protocols import Vectors
 from epicrisis.core.types import Document, Scope
-from epicrisis.corpus.reader_base import DeletedDocument, EncodedDocument, FileFingerprint, ReaderItem
-from epicrisis.library.ingest import add_documents, content_hash
-from epicrisis.library.ingest_batches import IngestReport
-from epicrisis.library.journal import IngestedFile
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.repair import repair_library
+from epicrisis.corpus.base.reader_base import DeletedDocument, EncodedDocument, FileFingerprint, ReaderItem
+from epicrisis.library.core.journal import IngestedFile
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.repair import repair_library
+from epicrisis.library.write.ingest import add_documents, content_hash
+from epicrisis.library.write.ingest_batches import IngestReport
 from epicrisis.testing.encoders import HashingEncoder
 from tests.support.library_checks import discrepancies
 from tests.support.library_documents import DIMENSIONS, contents, create, documents, encoder

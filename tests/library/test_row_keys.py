@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.library.health import MIN_VECTORS, RowKeys
+from epicrisis.library.write.health import MIN_VECTORS, RowKeys
 
 ROW = st.tuples(st.integers(-3, 3), st.integers(-2, 2), st.integers(0, 3), st.integers(-2, 2))
 """(id, document, ordinal, text)"""

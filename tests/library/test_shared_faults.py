@@ -15,9 +15,9 @@ import pytest
 
 from epicrisis.core.errors import LibraryBusy, LibraryDamaged, SettingsError, StorageError
 from epicrisis.core.types import Scope
-from epicrisis.library.checksums import sha256
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.manifest import sync_path
+from epicrisis.library.base.manifest import sync_path
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.engines.checksums import sha256
 from epicrisis.library.object_storage import replica as replicas
 from epicrisis.library.object_storage import shared_writer
 from epicrisis.library.object_storage.object_store import ConditionFailed, ObjectStore, ObjectUnchanged, StoredObject

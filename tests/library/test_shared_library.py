@@ -29,15 +29,15 @@ from epicrisis.core.errors import (
 )
 from epicrisis.core.protocols import PassageStore
 from epicrisis.core.types import Scope
-from epicrisis.library.copying import copy_library
-from epicrisis.library.health import check_health
-from epicrisis.library.journal import IngestedFile
-from epicrisis.library.library import LibraryStore
+from epicrisis.library.core.journal import IngestedFile
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.repair import repair_library
 from epicrisis.library.object_storage import replica as replicas
 from epicrisis.library.object_storage import shared_writer, writer_lease
 from epicrisis.library.object_storage.object_store import ObjectStore
 from epicrisis.library.object_storage.shared_version import NAME, parse_version
-from epicrisis.library.repair import repair_library
+from epicrisis.library.write.copying import copy_library
+from epicrisis.library.write.health import check_health
 from epicrisis.system import remote_libraries
 from epicrisis.system.local_only import set_local_only
 from epicrisis.system.remote_libraries import library_folder
@@ -626,8 +626,8 @@ def test_backup_beside_a_writer_is_one_version_and_restores_a_deleted_bucket(
 _KILLED_COPY = """
 import os, signal, sys
 from pathlib import Path
-from epicrisis.library import copying
-from epicrisis.library.library import LibraryStore
+from epicrisis.library.write import copying
+from epicrisis.library.core.library import LibraryStore
 from epicrisis.library.object_storage import shared_library
 from epicrisis.system.remote_libraries import library_folder
 

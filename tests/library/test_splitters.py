@@ -11,8 +11,8 @@ import pytest
 from epicrisis.core.errors import InputError
 from epicrisis.core.references import build_reference
 from epicrisis.core.types import Document
-from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.splitters import split_document
+from epicrisis.library.base.splitters import split_document
+from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.testing.encoders import HashingEncoder
 
 ENCODER = HashingEncoder(max_tokens=40)

@@ -11,14 +11,15 @@ import pytest
 
 from epicrisis.core.errors import LibraryDamaged, LibraryError
 from epicrisis.core.types import Document, Scope
-from epicrisis.library import lance_table, library_parts, vector_search
-from epicrisis.library import library as libraries
-from epicrisis.library.health import check_health
-from epicrisis.library.ingest import add_documents
-from epicrisis.library.lance_table import LanceTable
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.sqlite_table import SqliteTable
-from epicrisis.library.tables import TableEngine, table_name
+from epicrisis.library.core import library as libraries
+from epicrisis.library.core import library_parts
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.engines import lance_table, vector_search
+from epicrisis.library.engines.lance_table import LanceTable
+from epicrisis.library.engines.sqlite_table import SqliteTable
+from epicrisis.library.engines.tables import TableEngine, table_name
+from epicrisis.library.write.health import check_health
+from epicrisis.library.write.ingest import add_documents
 from epicrisis.retrieval.retriever import Retriever
 from tests.library.conftest import BOTH_ENGINES
 from tests.support.library_documents import COUNT, Contents, add, contents, create, encoder

@@ -9,11 +9,11 @@ import pytest
 
 from epicrisis.core.errors import SettingsError
 from epicrisis.core.types import Scope
-from epicrisis.library.copying import copy_library
-from epicrisis.library.health import check_health
-from epicrisis.library.library import LibraryStore
+from epicrisis.library.core.library import LibraryStore
 from epicrisis.library.object_storage import shared_version, writer_lease
 from epicrisis.library.object_storage.object_store import ObjectStore
+from epicrisis.library.write.copying import copy_library
+from epicrisis.library.write.health import check_health
 from epicrisis.operations.cluster_checks import check_storage
 from epicrisis.operations.cluster_parts import ClusterPart
 from epicrisis.system.remote_libraries import library_folder

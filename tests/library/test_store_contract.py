@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.library import library as libraries
-from epicrisis.library import vector_search
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.tables import TableEngine
+from epicrisis.library.core import library as libraries
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.engines import vector_search
+from epicrisis.library.engines.tables import TableEngine
 from epicrisis.testing.stores import DIMENSIONS, MemoryStore, check_store
 from tests.library.conftest import BOTH_ENGINES
 

@@ -16,14 +16,15 @@ import pytest
 
 from epicrisis.core.protocols import ScoredId, StoredDocument, Vectors
 from epicrisis.core.types import Passage, Scope
-from epicrisis.library import index_recall, library_parts, vector_search
-from epicrisis.library import library as libraries
-from epicrisis.library import vector_index as indexes
-from epicrisis.library.index_recall import K
-from epicrisis.library.lance_table import LanceTable
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.vector_index import PartitionReport, read_report
-from epicrisis.library.vector_search import VectorSearch
+from epicrisis.library.core import library as libraries
+from epicrisis.library.core import library_parts
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.engines import index_recall, vector_search
+from epicrisis.library.engines import vector_index as indexes
+from epicrisis.library.engines.index_recall import K
+from epicrisis.library.engines.lance_table import LanceTable
+from epicrisis.library.engines.vector_index import PartitionReport, read_report
+from epicrisis.library.engines.vector_search import VectorSearch
 from epicrisis.retrieval.rankings import parse_document_id
 from epicrisis.testing import stores
 from epicrisis.testing.stores import check_store, hash_content

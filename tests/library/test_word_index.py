@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from epicrisis.core.types import Passage
-from epicrisis.library.passage_table import StoredPassage
-from epicrisis.library.word_index import WordIndex
+from epicrisis.library.base.passage_table import StoredPassage
+from epicrisis.library.engines.word_index import WordIndex
 
 BATCHES = 8
 """So many segments of one size are merged."""

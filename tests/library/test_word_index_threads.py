@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from threading import get_ident
 
-from epicrisis.library import word_index
+from epicrisis.library.engines import word_index
 
 
 def test_each_thread_has_analyzer_of_its_own() -> None:

@@ -15,9 +15,9 @@ from epicrisis.operations import server_checks
 from epicrisis.operations.cluster_checks import check_models
 from epicrisis.operations.cluster_parts import ClusterCheck, ClusterPart
 from epicrisis.operations.server_checks import KEY_VARIABLE, check_servers
+from epicrisis.server.api.guards import GuardOptions
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.guards import GuardOptions
-from epicrisis.server.users import UserStore
+from epicrisis.server.base.users import UserStore
 from epicrisis.settings.configuration import load_settings
 from tests.support.hostile import HostileServer
 from tests.support.patient_records import library

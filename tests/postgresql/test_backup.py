@@ -13,7 +13,7 @@ import pytest
 
 from epicrisis.core.errors import StorageError
 from epicrisis.core.types import Scope
-from epicrisis.library.library import LibraryStore
+from epicrisis.library.core.library import LibraryStore
 from epicrisis.library.postgresql.schema import WORD_TABLESPACE
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
 from tests.postgresql.conftest import LibraryDatabase

@@ -22,9 +22,9 @@ from typer.testing import CliRunner, Result
 from epicrisis.cli.app import app
 from epicrisis.core.errors import LibraryError, NetworkRefused, StorageError
 from epicrisis.core.types import Scope
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.passage_table import Columns
-from epicrisis.library.patients import Roster
+from epicrisis.library.base.passage_table import Columns
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.patients import Roster
 from epicrisis.library.postgresql import database as databases
 from epicrisis.library.postgresql import schema as schemas
 from epicrisis.library.postgresql import table

@@ -12,7 +12,7 @@ import pytest
 
 from epicrisis.core.errors import LibraryBusy, LibraryError, StorageError
 from epicrisis.core.types import Scope
-from epicrisis.library.library import LibraryStore
+from epicrisis.library.core.library import LibraryStore
 from epicrisis.library.postgresql import database as databases
 from epicrisis.library.postgresql import table
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document

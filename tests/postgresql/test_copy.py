@@ -12,13 +12,13 @@ import pytest
 
 from epicrisis.core.errors import LibraryDamaged, LibraryError
 from epicrisis.core.types import Origin, Scope
-from epicrisis.corpus.reader_base import ArticleStatement, PatientIdentity
-from epicrisis.library import copying
-from epicrisis.library import patient_identities as registry
-from epicrisis.library.copying import copy_library
-from epicrisis.library.journal import DocumentRow, IngestedFile, open_journal
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.patients import Roster
+from epicrisis.corpus.base.reader_base import ArticleStatement, PatientIdentity
+from epicrisis.library.core import patient_identities as registry
+from epicrisis.library.core.journal import DocumentRow, IngestedFile, open_journal
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.patients import Roster
+from epicrisis.library.write import copying
+from epicrisis.library.write.copying import copy_library
 from epicrisis.system.remote_libraries import library_folder
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
 from tests.postgresql.conftest import LibraryDatabase, close_connections

@@ -15,18 +15,18 @@ from epicrisis.cli.app import app
 from epicrisis.core.answers import Answer
 from epicrisis.core.errors import LibraryBusy, LibraryError
 from epicrisis.core.types import Question, Scope
-from epicrisis.library.library import LibraryStore
+from epicrisis.library.core.library import LibraryStore
 from epicrisis.library.postgresql import rewriting
 from epicrisis.operations.forgetting.forgetting import FOLDER, Places, forget_patients
 from epicrisis.privacy.access_log import NAME, AccessLog
-from epicrisis.server.job_models import JobBody, JobFile, JobQuestion
+from epicrisis.server.base.users import Caller
 from epicrisis.server.runs.reviews import ReviewStore, ReviewVerdict
-from epicrisis.server.sessions import Sessions
-from epicrisis.server.shared_state.items import ItemTable
-from epicrisis.server.shared_state.jobs import JobTable
-from epicrisis.server.state import ServerState, open_state, state_folder
-from epicrisis.server.stored_answers import StoredAnswer
-from epicrisis.server.users import Caller
+from epicrisis.server.state.job_models import JobBody, JobFile, JobQuestion
+from epicrisis.server.state.sessions import Sessions
+from epicrisis.server.state.shared_state.items import ItemTable
+from epicrisis.server.state.shared_state.jobs import JobTable
+from epicrisis.server.state.state import ServerState, open_state, state_folder
+from epicrisis.server.state.stored_answers import StoredAnswer
 from epicrisis.system.remote_libraries import library_folder
 from tests.forgetting.test_forgetting import (
     FORGOTTEN,
@@ -156,8 +156,8 @@ from epicrisis.operations.forgetting import forgetting
 from epicrisis.library.postgresql import rewriting
 from epicrisis.library.postgresql.store import PostgresqlLibrary
 from epicrisis.system.remote_libraries import library_folder
-from epicrisis.server.shared_state.users import UserTable
-from epicrisis.server.state import state_folder
+from epicrisis.server.state.shared_state.users import UserTable
+from epicrisis.server.state.state import state_folder
 from tests.forgetting.test_forgetting import FORGOTTEN, READER, Places
 name, when, library, state = sys.argv[1:]
 owners = {"delete": PostgresqlLibrary, "optimize": PostgresqlLibrary, "rewrite_tables": rewriting, "_change": UserTable}

@@ -10,9 +10,9 @@ import pytest
 
 from epicrisis.core.protocols import StoredDocument
 from epicrisis.core.types import Scope
-from epicrisis.library.library import LibraryStore
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.engines.word_index import round_length
 from epicrisis.library.postgresql import search
-from epicrisis.library.word_index import round_length
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
 from tests.postgresql.conftest import LibraryDatabase, close_connections
 from tests.support.postgresql_server import READER, WRITER

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from epicrisis.cli.app import app
 from epicrisis.core.types import Scope
-from epicrisis.library.library import LibraryStore
+from epicrisis.library.core.library import LibraryStore
 from epicrisis.privacy.access_log import build_entry
-from epicrisis.server.state import open_state, state_folder
+from epicrisis.server.state.state import open_state, state_folder
 from epicrisis.testing.stores import build_stored_document
 from tests.postgresql.conftest import LibraryDatabase, close_connections
 from tests.support.postgresql_server import (

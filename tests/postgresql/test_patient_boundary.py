@@ -11,8 +11,8 @@ import pytest
 
 from epicrisis.core.errors import LibraryError
 from epicrisis.core.types import Scope
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.patients import Roster, holds_patients
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.patients import Roster, holds_patients
 from epicrisis.library.postgresql import search
 from epicrisis.library.postgresql.search import ScopeFilter
 from epicrisis.system.remote_libraries import library_folder

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from epicrisis.core.protocols import StoredDocument
-from epicrisis.corpus.reader_base import PatientIdentity
-from epicrisis.library import patient_identities
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.patients import PatientRecord, Roster
+from epicrisis.corpus.base.reader_base import PatientIdentity
+from epicrisis.library.core import patient_identities
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.patients import PatientRecord, Roster
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
 from tests.postgresql.conftest import LibraryDatabase
 from tests.support.postgresql_server import WRITER

@@ -15,9 +15,9 @@ import pytest
 
 from epicrisis.core.protocols import StoredDocument, Vectors
 from epicrisis.core.types import Scope
-from epicrisis.library.library import LibraryStore
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.library.postgresql import search
-from epicrisis.library.word_index import analyze_words
 from epicrisis.testing.stores import build_stored_document
 from tests.postgresql.conftest import LibraryDatabase, close_connections
 from tests.support.postgresql_server import READER, PostgresqlServer

@@ -13,8 +13,8 @@ import pytest
 
 from epicrisis.core.errors import LibraryError
 from epicrisis.core.types import Scope
-from epicrisis.library.manifest import build_manifest
-from epicrisis.library.passage_table import ALL_COLUMNS, Columns
+from epicrisis.library.base.manifest import build_manifest
+from epicrisis.library.base.passage_table import ALL_COLUMNS, Columns
 from epicrisis.library.postgresql.database import Database
 from epicrisis.library.postgresql.engine import PostgresqlIdentities
 from epicrisis.library.postgresql.journal import PostgresqlJournal

@@ -15,21 +15,21 @@ from epicrisis.core.answers import Answer
 from epicrisis.core.errors import InputError, LibraryError, SettingsError
 from epicrisis.core.types import Question
 from epicrisis.privacy.access_log import build_entry
-from epicrisis.server.errors import NotFound, StateUnavailable, StateUncertain
-from epicrisis.server.job_models import JobBody, JobFile, JobTaken
+from epicrisis.server.base.errors import NotFound, StateUnavailable, StateUncertain
+from epicrisis.server.base.users import Caller
 from epicrisis.server.runs.reviews import ReviewStore, ReviewVerdict
-from epicrisis.server.sessions import Sessions
-from epicrisis.server.shared_state import access_log, jobs
-from epicrisis.server.shared_state import database as state_database
-from epicrisis.server.shared_state import schema as schemas
-from epicrisis.server.shared_state.access_log import AccessTable
-from epicrisis.server.shared_state.database import StateDatabase
-from epicrisis.server.shared_state.items import ItemTable
-from epicrisis.server.shared_state.jobs import JobTable
-from epicrisis.server.shared_state.users import UserTable
-from epicrisis.server.state import state_folder
-from epicrisis.server.stored_answers import AnswerStore, StoredAnswer
-from epicrisis.server.users import Caller
+from epicrisis.server.state.job_models import JobBody, JobFile, JobTaken
+from epicrisis.server.state.sessions import Sessions
+from epicrisis.server.state.shared_state import access_log, jobs
+from epicrisis.server.state.shared_state import database as state_database
+from epicrisis.server.state.shared_state import schema as schemas
+from epicrisis.server.state.shared_state.access_log import AccessTable
+from epicrisis.server.state.shared_state.database import StateDatabase
+from epicrisis.server.state.shared_state.items import ItemTable
+from epicrisis.server.state.shared_state.jobs import JobTable
+from epicrisis.server.state.shared_state.users import UserTable
+from epicrisis.server.state.state import state_folder
+from epicrisis.server.state.stored_answers import AnswerStore, StoredAnswer
 from epicrisis.system.remote_libraries import find_address
 from tests.postgresql.conftest import LibraryDatabase
 from tests.support.postgresql_server import OWNER, SERVER
@@ -362,7 +362,7 @@ def test_processes_that_upgrade_the_tables_at_once_do_it_once(database: LibraryD
     """The step fails if it is done twice."""
     open_as(database, OWNER).close()
     code = (
-        "import sys; from epicrisis.server.shared_state import schema as schemas; "
+        "import sys; from epicrisis.server.state.shared_state import schema as schemas; "
         "schemas.MIGRATIONS = (*schemas.MIGRATIONS, 'SELECT pg_sleep(0.5); ALTER TABLE items ADD COLUMN colour text'); "
         "from epicrisis.cli.app import app; app(['users', 'list', '--folder', sys.argv[1]])"
     )

@@ -10,9 +10,9 @@ import pytest
 
 from epicrisis.core.errors import LibraryBusy, LibraryError, LibraryMissing, StorageError
 from epicrisis.core.types import Document, Scope
-from epicrisis.library.ingest import add_documents
-from epicrisis.library.library import LibraryStore
+from epicrisis.library.core.library import LibraryStore
 from epicrisis.library.postgresql import search, table
+from epicrisis.library.write.ingest import add_documents
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document, check_store
 from tests.postgresql.conftest import LibraryDatabase

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from epicrisis.library.ingest import open_or_create
+from epicrisis.library.write.ingest import open_or_create
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.upload_reception import UploadLimits
+from epicrisis.server.work.upload_reception import UploadLimits
 from epicrisis.system.remote_libraries import library_folder
 from tests.postgresql.conftest import LibraryDatabase
 from tests.server.test_uploads import MARKED, wait, wait_for_sign

@@ -19,11 +19,11 @@ from epicrisis.cli.app import app
 from epicrisis.core.errors import StorageError
 from epicrisis.core.protocols import StoredDocument, Vectors
 from epicrisis.core.types import Document, Scope
-from epicrisis.library import index_recall
-from epicrisis.library.ingest import add_documents
-from epicrisis.library.library import LibraryStore
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.engines import index_recall
 from epicrisis.library.postgresql import index_build, search, table
 from epicrisis.library.postgresql.vector_index import GraphReport
+from epicrisis.library.write.ingest import add_documents
 from epicrisis.testing.encoders import HashingEncoder
 from epicrisis.testing.stores import build_stored_document
 from tests.postgresql.conftest import LibraryDatabase

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from epicrisis.library.word_index import analyze_words
+from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.reading.articles import ArticleText
 from epicrisis.reading.features import (
     QUESTION_FEATURES,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from epicrisis.corpus.chunking import find_sentences
-from epicrisis.library.word_index import analyze_words
+from epicrisis.corpus.base.chunking import find_sentences
+from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.reading.articles import ArticleText
 from epicrisis.reading.features import Found, read_article
 from epicrisis.reading.relevance import RELEVANCE_FEATURES, describe_documents, judge_documents, weigh

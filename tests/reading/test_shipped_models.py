@@ -9,8 +9,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from epicrisis.core.types import Passage
-from epicrisis.corpus.chunking import find_sentences
-from epicrisis.library.word_index import analyze_words
+from epicrisis.corpus.base.chunking import find_sentences
+from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.reading.ranker import FEATURES, load_ranker
 from epicrisis.retrieval.sentence_ranking import SentenceRanker
 

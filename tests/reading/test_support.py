@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from epicrisis.core.types import SupportState
-from epicrisis.library.word_index import analyze_words
+from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.reading.support import (
     CitedSentence,
     check_claim,

@@ -14,9 +14,9 @@ from epicrisis.report import answer_content, shown_citation
 from epicrisis.report.answer_content import build_answer_content
 from epicrisis.report.answer_files import to_html, to_markdown
 from epicrisis.report.shown_citation import ShownCitation, show_citation
-from epicrisis.server import mcp_results, openai_reply
+from epicrisis.server.api import mcp_results, openai_reply
 from epicrisis.server.page import answer_view
-from epicrisis.server.stored_answers import StoredAnswer
+from epicrisis.server.state.stored_answers import StoredAnswer
 from tests.report.test_answer_content import ANSWER
 
 

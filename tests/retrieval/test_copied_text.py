@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from epicrisis.core.types import Document, Passage
-from epicrisis.corpus.chunking import build_passages
+from epicrisis.corpus.base.chunking import build_passages
 from epicrisis.retrieval.copied_text import find_copied_text, remove_copied_text
 
 HISTORY = "She was admitted with chest pain and found to have a non-ST elevation infarction, treated with two stents."

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from epicrisis.core.protocols import Encoder
 from epicrisis.core.types import LongQuestionPolicy
-from epicrisis.corpus.chunking import find_sentences
+from epicrisis.corpus.base.chunking import find_sentences
 from epicrisis.retrieval.long_questions import QuestionFit, fit_question, move_question_first, split_segments
 from epicrisis.testing.encoders import HashingEncoder
 

@@ -10,8 +10,8 @@ import pytest
 from epicrisis import Document, Library
 from epicrisis.core.protocols import Encoder
 from epicrisis.core.types import Scope
-from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.word_index import analyze_words
+from epicrisis.library.engines.word_index import analyze_words
+from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.models.catalogue import reads_english_only
 from epicrisis.pipeline.components import open_library_search
 from epicrisis.retrieval.question_language import find_document_language, find_language

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epicrisis.core.types import Document, Passage, Ranking
-from epicrisis.corpus.chunking import chunk_document
+from epicrisis.corpus.base.chunking import chunk_document
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.retrieval.record_context import (
     fit_budget,

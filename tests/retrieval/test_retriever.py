@@ -10,7 +10,7 @@ import pytest
 
 from epicrisis.core.protocols import ScoredId, StoredDocument, Vectors
 from epicrisis.core.types import Passage, Ranking, Scope, SearchMode, SignalKind
-from epicrisis.corpus.chunking import find_sentences
+from epicrisis.corpus.base.chunking import find_sentences
 from epicrisis.retrieval.id_rankings import SearchableStore
 from epicrisis.retrieval.preflight import BM25_SIGNALS, Signal, measure_signal, score_gap
 from epicrisis.retrieval.rankings import format_for_reranker, reciprocal_rank_fusion, rerank

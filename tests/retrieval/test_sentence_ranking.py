@@ -10,8 +10,8 @@ import pytest
 
 from epicrisis.core.protocols import Reranker
 from epicrisis.core.types import Passage
-from epicrisis.corpus.chunking import find_sentences
-from epicrisis.library.word_index import analyze_words
+from epicrisis.corpus.base.chunking import find_sentences
+from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.retrieval.sentence_ranking import (
     Listing,
     SentenceRanker,

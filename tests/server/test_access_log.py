@@ -11,7 +11,7 @@ import pytest
 
 from epicrisis.privacy.access_log import NAME, AccessLog
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.users import USERS_FILE, UserStore
+from epicrisis.server.base.users import USERS_FILE, UserStore
 from tests.server.test_patients import ANNA, ASK, BERT, Ward
 from tests.support.run_folders import QUESTIONS, folder
 from tests.support.servers import connect, open_library, open_resources, read_access_log

@@ -15,10 +15,10 @@ from fastapi import FastAPI
 
 from epicrisis.core.errors import ChatError, StorageError
 from epicrisis.core.protocols import ChatReply, ChatRequest, DeltaCallback
-from epicrisis.server import error_log
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.errors import ServerBusy
-from epicrisis.server.hidden_paths import hide_file_paths
+from epicrisis.server.base import error_log
+from epicrisis.server.base.errors import ServerBusy
+from epicrisis.server.base.hidden_paths import hide_file_paths
 from tests.server.test_jobs import StallingModel
 from tests.support.servers import QUESTION, connect, open_library, open_resources
 
@@ -91,7 +91,7 @@ def test_repeated_error_is_logged_once_and_counted_each_time(
     app: FastAPI, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr("epicrisis.server.error_log.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("epicrisis.server.base.error_log.time.monotonic", lambda: clock[0])
     lines = error_log.RepeatedLines()
     with caplog.at_level(logging.ERROR):
         for _ in range(3):

@@ -13,11 +13,11 @@ import pytest
 from fastapi import FastAPI
 from starlette.datastructures import Headers
 
+from epicrisis.server.api.guards import GuardOptions, RateLimiter, name_cookie
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.errors import TooManyRequests
-from epicrisis.server.guards import GuardOptions, RateLimiter, name_cookie
-from epicrisis.server.public_address import PublicAddress
-from epicrisis.server.users import USERS_FILE, UserStore
+from epicrisis.server.base.errors import TooManyRequests
+from epicrisis.server.base.public_address import PublicAddress
+from epicrisis.server.base.users import USERS_FILE, UserStore
 from tests.support.servers import QUESTION, connect, open_library, open_resources, running
 
 ASK = "/api/v1/ask"

@@ -19,12 +19,12 @@ from fastapi import FastAPI
 from joserfc import jwt
 
 from epicrisis.core.types import Document
+from epicrisis.server.api.guards import GuardOptions
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.guards import GuardOptions
-from epicrisis.server.identity_provider import IdentityProvider
-from epicrisis.server.identity_provider_settings import IdentityProviderSettings
-from epicrisis.server.public_address import PublicAddress
-from epicrisis.server.users import USERS_FILE, UserStore
+from epicrisis.server.base.public_address import PublicAddress
+from epicrisis.server.base.users import USERS_FILE, UserStore
+from epicrisis.server.identity.identity_provider import IdentityProvider
+from epicrisis.server.identity.identity_provider_settings import IdentityProviderSettings
 from tests.support.hospital_provider import AUDIENCE, CLIENT_ID, SECRET, HospitalProvider, encode_part, make_key
 from tests.support.pages import Page
 from tests.support.reviews import OURS, RIVAL, make_two_runs

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from epicrisis.core.errors import SettingsError
-from epicrisis.server.errors import NoRole
-from epicrisis.server.identity_provider import read_caller
-from epicrisis.server.identity_provider_settings import (
+from epicrisis.server.base.errors import NoRole
+from epicrisis.server.identity.identity_provider import read_caller
+from epicrisis.server.identity.identity_provider_settings import (
     PROVIDER_FILE,
     SECRET_VARIABLE,
     IdentityProviderSettings,

@@ -17,12 +17,12 @@ from fastapi import FastAPI
 
 from epicrisis.core.errors import StorageError
 from epicrisis.core.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
-from epicrisis.server import jobs
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.errors import StateUnavailable
-from epicrisis.server.job_folder import JobFolder
-from epicrisis.server.job_models import JobFile
-from epicrisis.server.users import USERS_FILE, UserStore
+from epicrisis.server.base.errors import StateUnavailable
+from epicrisis.server.base.users import USERS_FILE, UserStore
+from epicrisis.server.state.job_folder import JobFolder
+from epicrisis.server.state.job_models import JobFile
+from epicrisis.server.work import jobs
 from tests.support.patient_records import recorder
 from tests.support.servers import connect, open_existing, open_library, open_resources
 

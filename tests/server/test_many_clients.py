@@ -12,9 +12,9 @@ import pytest
 
 from epicrisis.core.answers import Answer, Answered, Event, TextDelta
 from epicrisis.core.types import Question
-from epicrisis.server import streaming
 from epicrisis.server.app import create_app
-from epicrisis.server.streaming import EventStream, keep_alive, stream_events
+from epicrisis.server.libraries import streaming
+from epicrisis.server.libraries.streaming import EventStream, keep_alive, stream_events
 from tests.support.servers import connect, open_library, open_resources, read_events, running
 
 CLIENTS = 200

@@ -18,13 +18,13 @@ from mcp_types import CallToolResult
 
 from epicrisis.core.errors import EndpointUnreachable, InputError
 from epicrisis.privacy.access_log import AccessLog
+from epicrisis.server.api.mcp_results import passage_uri
+from epicrisis.server.api.mcp_server import create_mcp_server, find_patients
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.mcp_results import passage_uri
-from epicrisis.server.mcp_server import create_mcp_server, find_patients
-from epicrisis.server.questions import Questions
-from epicrisis.server.reading import LibraryReader
-from epicrisis.server.resources import OpenLibrary
-from epicrisis.server.users import USERS_FILE, UserStore
+from epicrisis.server.base.users import USERS_FILE, UserStore
+from epicrisis.server.libraries.questions import Questions
+from epicrisis.server.libraries.reading import LibraryReader
+from epicrisis.server.libraries.resources import OpenLibrary
 from tests.server.test_ask import WaitingModel, failing
 from tests.support.patient_records import LITERATURE, PATIENTS, notes, papers, recorder, word
 from tests.support.servers import QUESTION, open_library, open_resources, running

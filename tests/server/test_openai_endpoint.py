@@ -19,11 +19,11 @@ from openai.types.chat import ChatCompletion
 from epicrisis.core.errors import EndpointUnreachable
 from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.types import Document
+from epicrisis.server.api.housekeeping import answer_housekeeping, is_housekeeping
+from epicrisis.server.api.openai_request import MAX_HISTORY_CHARACTERS, ChatBody, read_conversation
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.housekeeping import answer_housekeeping, is_housekeeping
-from epicrisis.server.openai_request import MAX_HISTORY_CHARACTERS, ChatBody, read_conversation
-from epicrisis.server.resources import OpenLibrary
-from epicrisis.server.users import USERS_FILE, UserStore
+from epicrisis.server.base.users import USERS_FILE, UserStore
+from epicrisis.server.libraries.resources import OpenLibrary
 from epicrisis.testing.chat import ScriptedModel
 from tests.server.test_ask import WaitingModel, failing
 from tests.support.patient_records import PATIENTS, notes, papers, recorder, word

@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 from epicrisis.cli.app import app
 from epicrisis.core.errors import LibraryError
 from epicrisis.core.types import Passage, Scope
-from epicrisis.library.checked_store import CheckedStore
-from epicrisis.library.passage_lookup import read_document_passages
+from epicrisis.library.core.checked_store import CheckedStore
+from epicrisis.library.core.passage_lookup import read_document_passages
 from epicrisis.testing.stores import MemoryStore, build_stored_document
 from tests.server.test_process import wait_until_ready
 from tests.server.test_uploads import list_ids, upload

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from epicrisis.core.types import CitingMode, Document
-from epicrisis.corpus.reader_base import FileDocument
+from epicrisis.corpus.base.reader_base import FileDocument
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.resources import OpenLibrary
-from epicrisis.server.stored_answers import AnswerStore
+from epicrisis.server.libraries.resources import OpenLibrary
+from epicrisis.server.state.stored_answers import AnswerStore
 from tests.support.pages import Page, ask, demo_documents, open_page, quoting_model, texts_by_id
 from tests.support.pdf_files import placed_pdf, read_boxes, read_files, read_marked_characters, two_columns
 from tests.support.servers import connect, open_library, open_resources

@@ -14,7 +14,7 @@ from epicrisis.core.serialization import to_json
 from epicrisis.evaluation.analysis.run_comparison import compare_run_files
 from epicrisis.privacy.access_log import NAME
 from epicrisis.report.table_cells import table_rows
-from epicrisis.server.users import USERS_FILE, UserStore
+from epicrisis.server.base.users import USERS_FILE, UserStore
 from tests.server.test_page_runs import get
 from tests.support.pages import Page
 from tests.support.run_folders import QUESTIONS, folder, recipe

@@ -22,7 +22,7 @@ from epicrisis.privacy.record_access import list_documents
 from epicrisis.server.page.answer_view import build_answer_view
 from epicrisis.server.page.evidence_map import PartVerdict, build_evidence_map
 from epicrisis.server.page.rendering import render
-from epicrisis.server.stored_answers import StoredAnswer
+from epicrisis.server.state.stored_answers import StoredAnswer
 from tests.support.strategies import passages
 
 QUESTION = Question("Does aspirin prevent stroke?", options={"A": "yes", "B": "no"}, form="choice")

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.types import Document
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.users import USERS_FILE, UserStore
+from epicrisis.server.base.users import USERS_FILE, UserStore
 from epicrisis.testing.chat import ScriptedModel
 from tests.server.test_page_unsafe_text import EVIL, check_page
 from tests.support.pages import Page, ask, open_page

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from epicrisis.core.types import Document
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.passage_table import ALL_COLUMNS, sql_in
-from epicrisis.server import shelves
+from epicrisis.library.base.passage_table import ALL_COLUMNS, sql_in
+from epicrisis.library.core.library import LibraryStore
 from epicrisis.server.app import ServerOptions, create_app
+from epicrisis.server.base.users import USERS_FILE, UserStore
+from epicrisis.server.libraries import shelves
 from epicrisis.server.page.library_view import build_year_chart
-from epicrisis.server.users import USERS_FILE, UserStore
 from tests.library.test_document_list import NOTE, PAPERS
 from tests.server.test_page_unsafe_text import EVIL
 from tests.server.test_patients import NOTES, Ward

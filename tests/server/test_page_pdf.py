@@ -19,8 +19,8 @@ from epicrisis.core.prompts import unfence
 from epicrisis.core.protocols import ChatRequest
 from epicrisis.corpus import sandbox
 from epicrisis.server.app import ServerOptions, create_app
+from epicrisis.server.base.users import USERS_FILE, UserStore
 from epicrisis.server.page import pdf_view
-from epicrisis.server.users import USERS_FILE, UserStore
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.encoders import HashingEncoder
 from tests.corpus.test_sandbox import pdf_that_unpacks_to

@@ -18,10 +18,10 @@ from fastapi import FastAPI
 from epicrisis.core.answers import Answer
 from epicrisis.core.types import Question
 from epicrisis.server.app import ServerOptions, create_app
+from epicrisis.server.base.users import USERS_FILE, UserStore
 from epicrisis.server.page.exports import FORMATS
 from epicrisis.server.page.static_files import NAMES, read_static_files
-from epicrisis.server.stored_answers import AnswerStore, StoredAnswer
-from epicrisis.server.users import USERS_FILE, UserStore
+from epicrisis.server.state.stored_answers import AnswerStore, StoredAnswer
 from tests.support.pages import Page, ask, demo_documents, open_page, quoting_model
 from tests.support.servers import connect, open_library, open_resources
 

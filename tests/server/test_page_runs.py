@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.users import USERS_FILE, UserStore
+from epicrisis.server.base.users import USERS_FILE, UserStore
 from tests.server.test_runs import make_runs
 from tests.support.pages import Page
 from tests.support.servers import connect, open_library, open_resources

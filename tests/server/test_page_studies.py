@@ -13,7 +13,7 @@ from epicrisis.core.study_types import StudyTypeMatch
 from epicrisis.core.types import Passage, Question
 from epicrisis.server.page.answer_view import AnswerPageView, build_answer_view
 from epicrisis.server.page.plain_words import leave_out_commands
-from epicrisis.server.stored_answers import StoredAnswer, settle_study_types
+from epicrisis.server.state.stored_answers import StoredAnswer, settle_study_types
 
 QUESTION = Question("Does aspirin reduce the risk of pre-eclampsia?")
 FEWER = (

@@ -16,7 +16,7 @@ from epicrisis.core.errors import SettingsError, StorageError
 from epicrisis.core.types import Document
 from epicrisis.privacy.access_log import NAME, AccessLog
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.users import USERS_FILE, UserStore
+from epicrisis.server.base.users import USERS_FILE, UserStore
 from epicrisis.testing.chat import ScriptedModel
 from tests.support.patient_records import recorder
 from tests.support.servers import connect, open_library, open_resources, read_access_log

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.users import USERS_FILE, UserStore
+from epicrisis.server.base.users import USERS_FILE, UserStore
 from tests.support.servers import open_library, open_resources
 
 

@@ -19,7 +19,7 @@ import pytest
 from epicrisis.core.errors import SettingsError
 from epicrisis.core.protocols import Encoder
 from epicrisis.core.types import Document
-from epicrisis.library.ingest import add_documents, open_or_create
+from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.settings.configuration import load_settings
 from tests.support.hostile import HostileServer
 

@@ -9,10 +9,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from epicrisis.server.api.guards import GuardOptions
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.guards import GuardOptions
-from epicrisis.server.public_address import PublicAddress
-from epicrisis.server.users import USERS_FILE, UserStore
+from epicrisis.server.base.public_address import PublicAddress
+from epicrisis.server.base.users import USERS_FILE, UserStore
 from tests.support.servers import QUESTION, connect, open_library, open_resources
 
 PUBLIC = "https://answers.example.org"

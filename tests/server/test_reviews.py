@@ -24,8 +24,8 @@ from epicrisis.core.types import Document
 from epicrisis.evaluation.grading.human_verdicts import PreferredAnswer
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.pipeline.recording.record import read_records
-from epicrisis.server.errors import NotFound
-from epicrisis.server.item_folder import ItemFolder
+from epicrisis.server.base.errors import NotFound
+from epicrisis.server.base.item_folder import ItemFolder
 from epicrisis.server.page.rendering import render
 from epicrisis.server.runs import review_routes
 from epicrisis.server.runs.review_answers import blind_answer
@@ -37,7 +37,7 @@ from epicrisis.server.runs.reviews import (
     ReviewStore,
     ReviewVerdict,
 )
-from epicrisis.server.state import REVIEWS_FOLDER
+from epicrisis.server.state.state import REVIEWS_FOLDER
 from tests.support.pages import Page
 from tests.support.reviews import (
     OURS,
@@ -489,7 +489,7 @@ def test_server_without_folder_or_runs_says_so(tmp_path: Path, runs: Path) -> No
 _SAVER = """
 import sys
 from pathlib import Path
-from epicrisis.server.item_folder import ItemFolder
+from epicrisis.server.base.item_folder import ItemFolder
 from epicrisis.server.runs.reviews import ReviewStore, ReviewVerdict
 store, id_ = ReviewStore(ItemFolder(Path(sys.argv[1]))), sys.argv[2]
 for i in range(100_000):

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.users import USERS_FILE, UserStore
+from epicrisis.server.base.users import USERS_FILE, UserStore
 from tests.support.run_folders import QUESTIONS, folder
 from tests.support.servers import QUESTION, connect, open_library, open_resources
 

@@ -20,9 +20,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from epicrisis.server.api.guards import GuardOptions
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.guards import GuardOptions
-from epicrisis.server.upload_reception import UploadLimits
+from epicrisis.server.work.upload_reception import UploadLimits
 from tests.support.servers import open_library, open_resources, running
 
 MAX_EXAMPLES = 12

@@ -11,9 +11,9 @@ from epicrisis.core.answers import Answer
 from epicrisis.core.errors import BudgetExceeded
 from epicrisis.core.protocols import Encoder
 from epicrisis.core.types import Document, Question
-from epicrisis.library.ingest import add_documents, open_or_create
+from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.pipeline.pipeline import Pipeline
-from epicrisis.server.resources import RequestSettings, Resources
+from epicrisis.server.libraries.resources import RequestSettings, Resources
 from epicrisis.settings.settings import Settings
 from tests.support.hostile import HostileServer
 

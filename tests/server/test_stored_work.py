@@ -21,11 +21,12 @@ from epicrisis.core.answers import Answer
 from epicrisis.core.errors import StorageError
 from epicrisis.core.types import Question
 from epicrisis.pipeline.recording.runner import RecordStore
-from epicrisis.server import job_folder, jobs
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.stored_answers import ANSWERS_FOLDER, AnswerStore, StoredAnswer
-from epicrisis.server.streaming import EventStream
-from epicrisis.server.users import USERS_FILE, UserStore
+from epicrisis.server.base.users import USERS_FILE, UserStore
+from epicrisis.server.libraries.streaming import EventStream
+from epicrisis.server.state import job_folder
+from epicrisis.server.state.stored_answers import ANSWERS_FOLDER, AnswerStore, StoredAnswer
+from epicrisis.server.work import jobs
 from epicrisis.system import local_only
 from tests.server.test_jobs import QUESTIONS, StallingModel, make_app, wait_until_ended
 from tests.server.test_patients import ANNA, ASK, Ward
@@ -327,7 +328,7 @@ def make_old(store: AnswerStore, owner: str, days: float, monkeypatch: pytest.Mo
     """Return the id of an answer that was stored these days ago."""
     now = time.time()
     with monkeypatch.context() as patch:
-        patch.setattr("epicrisis.server.stored_answers.time.time", lambda: now - days * 86_400)
+        patch.setattr("epicrisis.server.state.stored_answers.time.time", lambda: now - days * 86_400)
         stored = store.add(StoredAnswer(answer=ANSWER, library="lib", owner=owner))
     for path in store._files._folder.glob(f"**/{stored.id}.json"):  # type: ignore[union-attr]
         age(path, days)

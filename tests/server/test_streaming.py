@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator
 import pytest
 from fastapi.sse import KEEPALIVE_COMMENT
 
-from epicrisis.server import streaming
-from epicrisis.server.streaming import keep_alive
+from epicrisis.server.libraries import streaming
+from epicrisis.server.libraries.streaming import keep_alive
 
 
 def test_stream_without_news_sends_comments_until_the_next_piece(monkeypatch: pytest.MonkeyPatch) -> None:

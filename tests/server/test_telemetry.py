@@ -13,7 +13,7 @@ import pytest
 
 from epicrisis.core.protocols import Encoder
 from epicrisis.core.types import Document
-from epicrisis.library.ingest import add_documents, open_or_create
+from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.system.telemetry_export import ENDPOINT
 from tests.server.test_process import start_server
 from tests.support.collector import collecting

@@ -23,14 +23,14 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from epicrisis.library.document_list import DocumentFilter, list_documents
-from epicrisis.library.library import LibraryStore
-from epicrisis.server import import_process
+from epicrisis.library.core.document_list import DocumentFilter, list_documents
+from epicrisis.library.core.library import LibraryStore
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.import_process import ReceivedFile
-from epicrisis.server.upload_reception import UploadLimits, clean_name
-from epicrisis.server.uploads import UploadFile, Uploads, UploadState
-from epicrisis.server.users import USERS_FILE, UserStore
+from epicrisis.server.base.users import USERS_FILE, UserStore
+from epicrisis.server.work import import_process
+from epicrisis.server.work.import_process import ReceivedFile
+from epicrisis.server.work.upload_reception import UploadLimits, clean_name
+from epicrisis.server.work.uploads import UploadFile, Uploads, UploadState
 from epicrisis.system.local_only import set_local_only
 from epicrisis.testing.encoders import HashingEncoder
 from tests.corpus.test_pages import made_pdf

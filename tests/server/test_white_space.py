@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from epicrisis.core.types import Document
-from epicrisis.corpus.chunking import chunk_document
-from epicrisis.server.white_space import join_text
+from epicrisis.corpus.base.chunking import chunk_document
+from epicrisis.server.base.white_space import join_text
 
 NOTE = """Discharge summary
 Allergies: penicillin.

@@ -22,16 +22,18 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.core.protocols import StoredDocument
-from epicrisis.library import library as libraries
-from epicrisis.library import library_parts, manifest, tables, vector_index
-from epicrisis.library.journal import Journal
-from epicrisis.library.lance_table import LanceTable
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.passage_table import PassageTable
-from epicrisis.library.repair import repair_library
-from epicrisis.library.sqlite_table import SqliteTable
-from epicrisis.library.vector_search import VectorSearch
-from epicrisis.library.word_index import WordIndex
+from epicrisis.library.base import manifest
+from epicrisis.library.base.passage_table import PassageTable
+from epicrisis.library.core import library as libraries
+from epicrisis.library.core import library_parts
+from epicrisis.library.core.journal import Journal
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.repair import repair_library
+from epicrisis.library.engines import tables, vector_index
+from epicrisis.library.engines.lance_table import LanceTable
+from epicrisis.library.engines.sqlite_table import SqliteTable
+from epicrisis.library.engines.vector_search import VectorSearch
+from epicrisis.library.engines.word_index import WordIndex
 from tests.support import library_documents
 
 Owners = tuple[Any, ...]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from epicrisis.core.types import Document
-from epicrisis.library.ingest import add_documents
-from epicrisis.library.library import LibraryStore
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.write.ingest import add_documents
 from epicrisis.pipeline.components import LibrarySearch
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.testing.encoders import HashingEncoder

@@ -19,7 +19,7 @@ from epicrisis.answering.structured_request import JsonFormat, ModelClient, Unre
 from epicrisis.core.errors import InputError
 from epicrisis.core.prompts import fence, render
 from epicrisis.core.types import Passage, Question
-from epicrisis.corpus.chunking import find_sentences
+from epicrisis.corpus.base.chunking import find_sentences
 
 AttackKind: TypeAlias = Literal["instruction", "bystander", "false-abstract"]
 """`instruction`: an order to choose an option. `bystander`: an unrelated task of BIPIA, which names no option.

@@ -13,14 +13,15 @@ from pathlib import Path
 import numpy as np
 
 from epicrisis.core.types import Document, Scope
-from epicrisis.corpus.reader_base import DeletedDocument, FileFingerprint, ReaderItem
-from epicrisis.library import index_recall, library_parts, sqlite_table, vector_index, vector_search
-from epicrisis.library import library as libraries
-from epicrisis.library.ingest import add_documents
-from epicrisis.library.journal import Journal
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.tables import TableEngine
-from epicrisis.library.word_index import WordIndex
+from epicrisis.corpus.base.reader_base import DeletedDocument, FileFingerprint, ReaderItem
+from epicrisis.library.core import library as libraries
+from epicrisis.library.core import library_parts
+from epicrisis.library.core.journal import Journal
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.engines import index_recall, sqlite_table, vector_index, vector_search
+from epicrisis.library.engines.tables import TableEngine
+from epicrisis.library.engines.word_index import WordIndex
+from epicrisis.library.write.ingest import add_documents
 from epicrisis.testing.encoders import HashingEncoder
 
 DIMENSIONS = 16

@@ -7,8 +7,8 @@ from typing import Any
 
 from epicrisis.core.protocols import ChatModel
 from epicrisis.core.types import Passage, Question, Ranking, Sentence, SentenceHit, SentenceRanking
-from epicrisis.corpus.chunking import find_sentences
-from epicrisis.library.word_index import analyze_words
+from epicrisis.corpus.base.chunking import find_sentences
+from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.retrieval.sentence_ranking import SentenceRanker
 from epicrisis.testing.encoders import HashingEncoder
 from tests.support.strategies import World, said, world

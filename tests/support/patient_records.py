@@ -9,11 +9,11 @@ from pathlib import Path
 
 from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.types import Document, Question
-from epicrisis.corpus.chunking import find_sentences
-from epicrisis.corpus.reader_base import ReaderItem
-from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.patients import Roster
+from epicrisis.corpus.base.chunking import find_sentences
+from epicrisis.corpus.base.reader_base import ReaderItem
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.patients import Roster
+from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.pipeline.components import ExampleSearch, LibrarySearch
 from epicrisis.retrieval.id_rankings import SearchableStore
 from epicrisis.retrieval.retriever import Retriever

@@ -13,9 +13,9 @@ from typing import Any
 import pypdfium2
 
 from epicrisis.core.types import Document
-from epicrisis.corpus.pdf_pages import PageBox, PageBoxes
-from epicrisis.corpus.reader_base import FileDocument, Skipped
-from epicrisis.corpus.readers import read_sources
+from epicrisis.corpus.base.reader_base import FileDocument, Skipped
+from epicrisis.corpus.documents.pdf_pages import PageBox, PageBoxes
+from epicrisis.corpus.readers.sources import read_sources
 from tests.support.pages import Page
 
 Line = tuple[float, float, str]

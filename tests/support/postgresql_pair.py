@@ -14,7 +14,7 @@ from typing import IO
 import numpy as np
 
 from epicrisis.core.types import Scope
-from epicrisis.library.library import LibraryStore
+from epicrisis.library.core.library import LibraryStore
 from epicrisis.library.postgresql.schema import WORD_TABLESPACE
 from epicrisis.testing.stores import DIMENSIONS
 from tests.support.postgresql_server import OWNER, READER, WRITER, PostgresqlServer, format_url

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from epicrisis.core.protocols import Vectors
 from epicrisis.core.types import Document
-from epicrisis.corpus.reader_base import ReaderItem
+from epicrisis.corpus.base.reader_base import ReaderItem
 from epicrisis.testing.encoders import HashingEncoder
 
 ENCODER = "slow-hashing"

@@ -21,10 +21,10 @@ from epicrisis.evaluation.runs.run_folder import Run, RunPlan
 from epicrisis.pipeline.recording.case import Case
 from epicrisis.pipeline.recording.runner import answer_cases
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.item_folder import ItemFolder
+from epicrisis.server.base.item_folder import ItemFolder
+from epicrisis.server.base.users import USERS_FILE, Role, UserStore
 from epicrisis.server.runs.reviews import BlindReview, ReviewStore
-from epicrisis.server.state import REVIEWS_FOLDER
-from epicrisis.server.users import USERS_FILE, Role, UserStore
+from epicrisis.server.state.state import REVIEWS_FOLDER
 from epicrisis.testing.chat import ScriptedModel
 from tests.support.pages import Element, Page, demo_documents
 from tests.support.replies import fill

@@ -19,16 +19,16 @@ from fastapi import FastAPI
 from starlette.applications import Starlette
 
 from epicrisis.core.protocols import ChatModel
-from epicrisis.corpus.chunking import find_sentences
-from epicrisis.corpus.reader_base import ReaderItem
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.patients import Roster, holds_patients
-from epicrisis.library.word_index import analyze_words
+from epicrisis.corpus.base.chunking import find_sentences
+from epicrisis.corpus.base.reader_base import ReaderItem
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.patients import Roster, holds_patients
+from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.pipeline.components import LibrarySearch
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.privacy.access_log import NAME
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.server.resources import OpenLibrary, Resources, list_possible_strategies
+from epicrisis.server.libraries.resources import OpenLibrary, Resources, list_possible_strategies
 from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.encoders import HashingEncoder
 from tests.support.open_libraries import OPENED

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.upload_reception import UploadLimits
+from epicrisis.server.work.upload_reception import UploadLimits
 from tests.support import servers
 
 

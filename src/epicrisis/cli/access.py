@@ -30,7 +30,7 @@ _Name = Annotated[str, Argument(help="Name of the user.")]
 
 def server_folder(folder: Path | None) -> Path:
     """Return the folder of the server: the given one, that of a URL, or the default with the models."""
-    from epicrisis.server.state import state_folder
+    from epicrisis.server.state.state import state_folder
     from epicrisis.settings.configuration import load_settings
 
     return state_folder(folder) if folder is not None else load_settings().home / "server"
@@ -49,8 +49,8 @@ def add(
     json: Json = False,
 ) -> None:
     """Add a user of the server and print the key, which is stored nowhere. An existing user gets a new key."""
-    from epicrisis.server.state import open_state
-    from epicrisis.server.users import ROLES
+    from epicrisis.server.base.users import ROLES
+    from epicrisis.server.state.state import open_state
 
     matches = [candidate for candidate in ROLES if candidate == role]
     if not matches:
@@ -67,7 +67,7 @@ def add(
 @command(examples=["epicrisis users list"])
 def list_users(folder: ServerFolder = None, json: Json = False) -> None:
     """List the users of the server with their roles."""
-    from epicrisis.server.state import open_state
+    from epicrisis.server.state.state import open_state
 
     users = open_state(server_folder(folder)).users.users()
     if json:
@@ -84,7 +84,7 @@ def list_users(folder: ServerFolder = None, json: Json = False) -> None:
 @command(examples=["epicrisis users remove maria"])
 def remove(name: _Name, folder: ServerFolder = None, json: Json = False) -> None:
     """Remove a user of the server. The key is refused from the next request on."""
-    from epicrisis.server.state import open_state
+    from epicrisis.server.state.state import open_state
 
     open_state(server_folder(folder)).users.remove(name)
     show_report({"removed": name}, [f"{name} was removed"], json=json)
@@ -160,7 +160,7 @@ def show(
 
 def _open_log(library: Path | None, folder: Path | None) -> AccessLog:
     from epicrisis.privacy.record_access import find_log
-    from epicrisis.server.state import open_state
+    from epicrisis.server.state.state import open_state
     from epicrisis.settings.configuration import load_settings
 
     if library is None:

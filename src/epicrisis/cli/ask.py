@@ -283,8 +283,8 @@ def read_question_file(file: Path, patient: str | None = None) -> tuple[list[Que
     Questions without a patient are about `patient`. Warnings on standard error name unreadable lines. Raises InputError
     for a file without a readable question, and for a question about another patient.
     """
-    from epicrisis.corpus.questions import read_questions
-    from epicrisis.corpus.reader_base import Skipped
+    from epicrisis.corpus.base.reader_base import Skipped
+    from epicrisis.corpus.readers.questions import read_questions
 
     questions = []
     skipped = 0

@@ -23,9 +23,9 @@ from epicrisis.system.local_only import local_path, set_local_only
 
 if TYPE_CHECKING:
     from epicrisis.core.protocols import Encoder
-    from epicrisis.corpus.reader_base import ReaderItem
+    from epicrisis.corpus.base.reader_base import ReaderItem
     from epicrisis.evaluation.synthesis.solved_examples import SelectedQuestions, SolvingMethod
-    from epicrisis.library.ingest_batches import IngestReport
+    from epicrisis.library.write.ingest_batches import IngestReport
     from epicrisis.settings.settings import Settings
 
 _EXAMPLE_IDS = 5
@@ -154,8 +154,8 @@ def add(
 def _encoder_for(settings: Settings, library: Path) -> tuple[Path, Encoder, str]:
     """Return the folder, and the encoder for additions with its name. Raises InputError for other documents there."""
     from epicrisis.evaluation.synthesis.example_documents import library_examples
-    from epicrisis.library.library import LibraryStore
-    from epicrisis.library.manifest import NAME
+    from epicrisis.library.base.manifest import NAME
+    from epicrisis.library.core.library import LibraryStore
     from epicrisis.pipeline.components import load_ingest_encoder
 
     if settings.local_only:
@@ -172,7 +172,7 @@ def _encoder_for(settings: Settings, library: Path) -> tuple[Path, Encoder, str]
 
 
 def _add(path: Path, items: Iterable[ReaderItem], encoder: Encoder, name: str, quiet: bool) -> IngestReport:
-    from epicrisis.library.ingest import add_documents, open_or_create
+    from epicrisis.library.write.ingest import add_documents, open_or_create
 
     with open_or_create(path, encoder, name) as store, show_ingest("Adding", quiet=quiet) as display:
         return add_documents(store, items, encoder, on_progress=display.show)
@@ -203,7 +203,7 @@ def info(
     from epicrisis.evaluation.datasets.load import load_dataset
     from epicrisis.evaluation.synthesis.example_documents import count_examples
     from epicrisis.evaluation.synthesis.solved_examples import find_leaks
-    from epicrisis.library.library import LibraryStore
+    from epicrisis.library.core.library import LibraryStore
 
     settings = flags.settings()
     dataset = None if against is None else load_dataset(against, settings.home, data)

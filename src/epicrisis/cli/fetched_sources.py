@@ -19,9 +19,9 @@ from epicrisis.core.printable import quote_for_shell
 from epicrisis.system.local_only import is_local
 
 if TYPE_CHECKING:
-    from epicrisis.corpus.fhir_server.export import ExportReport
+    from epicrisis.corpus.base.reader_base import ReaderItem
     from epicrisis.corpus.literature.articles import ArticleRequest
-    from epicrisis.corpus.reader_base import ReaderItem
+    from epicrisis.corpus.records.fhir_server.export import ExportReport
     from epicrisis.settings.settings import Settings
 
 _articles = partial(Option, rich_help_panel="Articles from PubMed and Europe PMC")
@@ -81,7 +81,7 @@ def fetch_items(settings: Settings, library: Path, request: ArticleRequest, *, q
     tells about the patient.
     """
     from epicrisis.corpus.literature.articles import fetch_articles, open_services
-    from epicrisis.library.patients import holds_patients
+    from epicrisis.library.core.patients import holds_patients
 
     hosts = request.hosts(settings.literature)
     remote = [host for host in hosts if not is_local(host)]
@@ -149,8 +149,8 @@ def exported_records(
             raise InputError("--fhir-credentials, --fhir-group, --fhir-since and --fhir-origin need --fhir-server URL")
         yield []
         return
-    from epicrisis.corpus.fhir_server.client import FhirClient, read_credentials
-    from epicrisis.corpus.fhir_server.export import (
+    from epicrisis.corpus.records.fhir_server.client import FhirClient, read_credentials
+    from epicrisis.corpus.records.fhir_server.export import (
         ExportRequest,
         export_folder,
         export_records,

@@ -21,8 +21,8 @@ from epicrisis.system.local_only import local_path
 from epicrisis.system.remote_libraries import show_library
 
 if TYPE_CHECKING:
-    from epicrisis.library.index_recall import IndexReport
-    from epicrisis.library.remote_consent import RemoteConsent
+    from epicrisis.library.base.remote_consent import RemoteConsent
+    from epicrisis.library.engines.index_recall import IndexReport
 
 _NAMED_IDS = 10
 """Deleted documents named on the screen."""
@@ -31,10 +31,10 @@ _NAMED_IDS = 10
 @command(examples=["epicrisis library info ~/lib --json"])
 def info(library: LibraryPath, json: Json = False) -> None:
     """Show size, encoder and passages of a library, and whether its parts agree."""
-    from epicrisis.library.library import LibraryStore
-    from epicrisis.library.patients import holds_patients
-    from epicrisis.library.remote_consent import read_remote
-    from epicrisis.library.vector_search import OUTGROWN
+    from epicrisis.library.base.remote_consent import read_remote
+    from epicrisis.library.core.library import LibraryStore
+    from epicrisis.library.core.patients import holds_patients
+    from epicrisis.library.engines.vector_search import OUTGROWN
 
     with LibraryStore.open(library) as store:
         report = store.info()
@@ -76,8 +76,8 @@ def patients(library: LibraryPath, break_glass: BreakGlass = None, json: Json = 
     No text of the notes is shown. Names, birth dates and record numbers are shown if the source has them; --patient
     accepts record numbers as well.
     """
-    from epicrisis.library.library import LibraryStore
-    from epicrisis.library.patients import Roster
+    from epicrisis.library.core.library import LibraryStore
+    from epicrisis.library.core.patients import Roster
 
     with LibraryStore.open(library) as store:
         records = tuple(Roster(store).patients().values())
@@ -116,9 +116,9 @@ def delete(
 
     When a patient's last note is deleted, name, birth date and record numbers are deleted as well.
     """
-    from epicrisis.library.journal import open_journal
-    from epicrisis.library.library import LibraryStore
-    from epicrisis.library.patients import delete_documents, read_document_patients
+    from epicrisis.library.core.journal import open_journal
+    from epicrisis.library.core.library import LibraryStore
+    from epicrisis.library.core.patients import delete_documents, read_document_patients
 
     if bool(documents) == (file is not None):
         fail("give either ids of documents, or --file with one file")
@@ -162,9 +162,9 @@ def check(library: LibraryPath, json: Json = False) -> None:
 
     Reads everything once: about a minute for a million passages.
     """
-    from epicrisis.library.health import check_health
-    from epicrisis.library.health_report import format_report
-    from epicrisis.library.library import LibraryStore
+    from epicrisis.library.core.library import LibraryStore
+    from epicrisis.library.write.health import check_health
+    from epicrisis.library.write.health_report import format_report
 
     with LibraryStore.open(library) as store, open_progress(quiet=json) as progress:
         task = progress.add_task("Checking", total=None)
@@ -185,9 +185,9 @@ def optimize(
     json: Json = False,
 ) -> None:
     """Join small files, build or refresh the vector index, and measure its recall on the library's own passages."""
-    from epicrisis.library.library import LibraryStore
-    from epicrisis.library.remote_store import check_in_folder
-    from epicrisis.library.vector_search import OUTGROWN
+    from epicrisis.library.base.remote_store import check_in_folder
+    from epicrisis.library.core.library import LibraryStore
+    from epicrisis.library.engines.vector_search import OUTGROWN
 
     if purge:
         check_in_folder(library, "library optimize --purge", "the owner of the database runs VACUUM FULL")
@@ -234,8 +234,8 @@ def copy(
 
     After an interruption, run the same command again: it continues. Later calls bring the copy up to date.
     """
-    from epicrisis.library.copying import copy_library
-    from epicrisis.library.patients import holds_patients
+    from epicrisis.library.core.patients import holds_patients
+    from epicrisis.library.write.copying import copy_library
 
     if holds_patients(source):
         record_reading(source, "copy", None, reason=break_glass)
@@ -257,7 +257,7 @@ def copy(
 @command(examples=["epicrisis library repair ~/lib"])
 def repair(library: LibraryPath, json: Json = False) -> None:
     """Rebuild the word index and the list of documents from the passages."""
-    from epicrisis.library.repair import repair_library
+    from epicrisis.library.core.repair import repair_library
 
     report = repair_library(library)
     show_report(
@@ -275,9 +275,9 @@ def forbid_remote(library: LibraryPath, json: Json = False) -> None:
 
     The library keeps the record of what was allowed.
     """
-    from epicrisis.library.manifest import read_manifest
-    from epicrisis.library.remote_consent import forbid_remote as withdraw
-    from epicrisis.library.remote_consent import read_remote
+    from epicrisis.library.base.manifest import read_manifest
+    from epicrisis.library.base.remote_consent import forbid_remote as withdraw
+    from epicrisis.library.base.remote_consent import read_remote
 
     folder = local_path(library)
     read_manifest(folder)
@@ -327,7 +327,7 @@ def measure_deidentification(
         count_unusual_recall,
         make_measurement,
     )
-    from epicrisis.library.library import LibraryStore
+    from epicrisis.library.core.library import LibraryStore
     from epicrisis.privacy.deidentification.library_files import write_measurement
     from epicrisis.privacy.deidentification.presidio import load_recognizers
 

@@ -36,9 +36,9 @@ from epicrisis.core.types import SplitterName
 from epicrisis.system.local_only import local_path, set_local_only
 
 if TYPE_CHECKING:
-    from epicrisis.corpus.note_tables import NoteColumns
-    from epicrisis.corpus.removal_log import RemovalSummary
-    from epicrisis.library.ingest_batches import IngestReport
+    from epicrisis.corpus.base.removal_log import RemovalSummary
+    from epicrisis.corpus.records.note_tables import NoteColumns
+    from epicrisis.library.write.ingest_batches import IngestReport
     from epicrisis.models.cluster import ClusterAddress
 
 _SHOWN_PATIENTS = 10
@@ -156,9 +156,9 @@ def add(
     same command again: it continues. PubMed's files may be added in any order: the latest revision or deletion of an
     article is used.
     """
-    from epicrisis.corpus.note_documents import NoteCleaning
-    from epicrisis.corpus.note_times import check_time_format
-    from epicrisis.corpus.removal_log import RemovalLog
+    from epicrisis.corpus.base.note_times import check_time_format
+    from epicrisis.corpus.base.removal_log import RemovalLog
+    from epicrisis.corpus.records.note_documents import NoteCleaning
     from epicrisis.pipeline.additions import AddOptions, add_files
 
     settings, path = flags.settings(), local_path(library)
@@ -216,7 +216,7 @@ def _show_report(report: IngestReport, path: Path, json: bool) -> None:
 
 def _columns(assignments: list[str] | tuple[()], format: str | None) -> NoteColumns | None:
     """Return the columns named by `--column`, or None. Raises InputError for an unknown role."""
-    from epicrisis.corpus.note_tables import NoteColumns
+    from epicrisis.corpus.records.note_tables import NoteColumns
 
     if not assignments:
         return None
@@ -239,7 +239,7 @@ def _columns(assignments: list[str] | tuple[()], format: str | None) -> NoteColu
 
 def _report_lines(report: IngestReport, path: Path) -> Iterator[str]:
     """Yield the counts of an addition, and what a reader must know about them."""
-    from epicrisis.library.vector_search import OUTGROWN
+    from epicrisis.library.engines.vector_search import OUTGROWN
 
     counts = {
         "replaced": report.replaced,
@@ -297,7 +297,7 @@ def _fact_counts(removed: RemovalSummary) -> Iterator[str]:
 
 def removed_lines(removed: RemovalSummary, library: Path) -> Iterator[str]:
     """Yield what was removed from notes, or left out with them."""
-    from epicrisis.corpus.removal_log import LINE_NUMBERS, REMOVAL_LOG_FILE, RUNNING_LINE, WHOLE_NOTE_KINDS
+    from epicrisis.corpus.base.removal_log import LINE_NUMBERS, REMOVAL_LOG_FILE, RUNNING_LINE, WHOLE_NOTE_KINDS
 
     if removed.kinds:
         parts = []

@@ -19,9 +19,9 @@ from epicrisis.core.references import build_reference
 from epicrisis.core.types import Document, Origin, Passage, Scope
 
 if TYPE_CHECKING:
-    from epicrisis.library.journal import LibraryFile
-    from epicrisis.library.library import LibraryStore
-    from epicrisis.library.patients import PatientRecord
+    from epicrisis.library.core.journal import LibraryFile
+    from epicrisis.library.core.library import LibraryStore
+    from epicrisis.library.core.patients import PatientRecord
 
 _LISTED_VALUES = 12
 _SHOWN_ELSEWHERE = frozenset(("authors", "pages", "page_labels", "sections", "journal_abbreviation", "marks"))
@@ -59,7 +59,7 @@ def list_contents(
 
     Notes of patients are listed with --patient only.
     """
-    from epicrisis.library.library import LibraryStore
+    from epicrisis.library.core.library import LibraryStore
 
     with LibraryStore.open(library) as store:
         if documents or file is not None or patient is not None:
@@ -75,7 +75,7 @@ def list_contents(
 
 
 def _list_files(store: LibraryStore, limit: int) -> tuple[dict[str, Any], list[str]]:
-    from epicrisis.library.journal import open_journal
+    from epicrisis.library.core.journal import open_journal
 
     with open_journal(store.path) as journal:
         files = journal.list_files()
@@ -156,8 +156,8 @@ def _list_documents(
 
 def _read_first_passages(store: LibraryStore, file: Path | None, scope: Scope, limit: int) -> tuple[list[Passage], int]:
     """Return the first passage of each document to list, and the number of all documents that could be listed."""
-    from epicrisis.library.document_list import DocumentFilter, list_documents
-    from epicrisis.library.passage_lookup import read_document_passages
+    from epicrisis.library.core.document_list import DocumentFilter, list_documents
+    from epicrisis.library.core.passage_lookup import read_document_passages
     from epicrisis.retrieval.record_context import rank_record
 
     if file is not None:
@@ -185,8 +185,8 @@ def show(
 
     A note of a patient is shown with --patient only.
     """
-    from epicrisis.library.document_export import restore_document
-    from epicrisis.library.library import LibraryStore
+    from epicrisis.library.core.library import LibraryStore
+    from epicrisis.library.write.document_export import restore_document
 
     with LibraryStore.open(library) as store:
         passages = _find_document(store, document, _build_scope(store, "show", patient, break_glass))
@@ -255,8 +255,8 @@ def _find_document(store: LibraryStore, prefix: str, scope: Scope) -> tuple[Pass
 
     Raises InputError if none or several do. Documents outside the scope count as missing.
     """
-    from epicrisis.library.journal import open_journal
-    from epicrisis.library.passage_lookup import read_document_passages
+    from epicrisis.library.core.journal import open_journal
+    from epicrisis.library.core.passage_lookup import read_document_passages
 
     with open_journal(store.path) as journal:
         ids = journal.ids_with_prefix(prefix) if prefix else []
@@ -307,8 +307,8 @@ def export(
     The suffix of the file decides, and it is readable by its owner only. Without --patient only documents without a
     patient are written, with it only the notes of this patient.
     """
-    from epicrisis.library.document_export import export_documents
-    from epicrisis.library.library import LibraryStore
+    from epicrisis.library.core.library import LibraryStore
+    from epicrisis.library.write.document_export import export_documents
 
     if patient is not None and all_patients:
         raise InputError("--patient and --all-patients are different exports: give one of them")
@@ -355,7 +355,7 @@ def _deidentify_documents(
 
 def _write_documents(documents: Iterable[Document], output: Path | None) -> int:
     """Write the documents to a file, by its suffix, or as lines to standard output. Return their number."""
-    from epicrisis.library.document_export import to_json_line
+    from epicrisis.library.write.document_export import to_json_line
     from epicrisis.report.citation_files import CITATION_WRITERS, find_citation_suffix, make_document_source
     from epicrisis.report.saved_answers import check_new_file, open_new_file, write_private_text
 
@@ -394,7 +394,7 @@ def record_reading(
 
 def _list_notes(store: LibraryStore, patient: str | None) -> dict[str, list[str]]:
     """Map this patient, or all patients, to the ids of their notes."""
-    from epicrisis.library.passage_table import sql_in
+    from epicrisis.library.base.passage_table import sql_in
 
     condition = "patient IS NOT NULL" if patient is None else sql_in("patient", [patient])
     notes: dict[str, list[str]] = {}
@@ -421,8 +421,8 @@ def find_patient(store: LibraryStore, action: str, name: str, reason: str | None
     Raises InputError for a patient who is not assigned to the user or not in the library. A user with assigned patients
     does not learn which.
     """
-    from epicrisis.library.patient_check import resolve_patient
-    from epicrisis.library.patients import Roster
+    from epicrisis.library.core.patient_check import resolve_patient
+    from epicrisis.library.core.patients import Roster
     from epicrisis.privacy.record_access import open_record_access
     from epicrisis.settings.configuration import load_settings
 
@@ -445,7 +445,7 @@ def find_file_documents(store: LibraryStore, file: Path) -> list[str]:
     Documents without a recorded file are found by reading the file, if it still exists. Raises InputError if none is
     found.
     """
-    from epicrisis.library.journal import open_journal
+    from epicrisis.library.core.journal import open_journal
 
     path = os.path.realpath(file.expanduser())
     with open_journal(store.path) as journal:
@@ -463,7 +463,7 @@ def find_file_documents(store: LibraryStore, file: Path) -> list[str]:
 
 def _find_unrecorded(store: LibraryStore, file: Path) -> list[str]:
     """Return the ids in a file that the library has without a recorded file."""
-    from epicrisis.corpus.readers import read_sources
+    from epicrisis.corpus.readers.sources import read_sources
 
     ids = [item.id for item in read_sources([file], with_origins=True) if isinstance(item, Document)]
     existing = store.content_hashes(ids)

@@ -16,11 +16,11 @@ from epicrisis.cli.run_progress import say_remarks, say_skipped
 from epicrisis.cli.terminal import say, show_json
 from epicrisis.core.errors import EpicrisisError, InputError, LibraryBusy, LibraryError, StorageError
 from epicrisis.core.printable import count_noun
-from epicrisis.corpus.reader_base import is_visible
+from epicrisis.corpus.base.reader_base import is_visible
 
 if TYPE_CHECKING:
     from epicrisis.core.protocols import Encoder
-    from epicrisis.library.ingest_batches import IngestReport
+    from epicrisis.library.write.ingest_batches import IngestReport
     from epicrisis.pipeline.additions import AddOptions
     from epicrisis.settings.settings import Settings
 
@@ -153,7 +153,7 @@ class _Watcher:
 
     def _say_closed(self) -> None:
         """Warn once of each folder that cannot be listed."""
-        from epicrisis.corpus.reader_base import os_error_reason
+        from epicrisis.corpus.base.reader_base import os_error_reason
 
         for folder, error in self._watch.closed.items():
             if folder not in self._closed:
@@ -193,7 +193,7 @@ class _Watcher:
             self._say_report(ready, report)
 
     def _add(self, ready: Sequence[Path]) -> IngestReport:
-        from epicrisis.corpus.removal_log import RemovalLog
+        from epicrisis.corpus.base.removal_log import RemovalLog
         from epicrisis.pipeline.additions import add_files
 
         cleaning = replace(self._options.cleaning, removal_log=RemovalLog(keep_texts=True))
@@ -210,7 +210,7 @@ class _Watcher:
             )
 
     def _say_report(self, ready: Sequence[Path], report: IngestReport) -> None:
-        from epicrisis.library.skipped_items import SKIPPED_FILE
+        from epicrisis.library.base.skipped_items import SKIPPED_FILE
 
         for name in _COUNTS:
             self._totals[name] += getattr(report, name)

@@ -198,8 +198,8 @@ def clear(library: CacheOwner = None, *, flags: Flags, json: Json = False) -> No
 
 
 def _open_cache(library: Path | None, flags: Flags) -> ReplyCache:
-    from epicrisis.library.library_parts import REPLIES
-    from epicrisis.library.manifest import read_manifest
+    from epicrisis.library.base.manifest import read_manifest
+    from epicrisis.library.core.library_parts import REPLIES
     from epicrisis.models.chat.cache import ReplyCache
 
     current = flags.settings()

@@ -23,7 +23,7 @@ from epicrisis.system.remote_libraries import is_remote
 
 if TYPE_CHECKING:
     from epicrisis.core.types import Passage
-    from epicrisis.library.patients import PatientRecord
+    from epicrisis.library.core.patients import PatientRecord
     from epicrisis.operations.forgetting.forgetting import ForgetReport, Places
     from epicrisis.records.patient_chart import ChartCourse, PatientChart
     from epicrisis.settings.settings import Settings
@@ -166,7 +166,7 @@ def _read_record(
 ) -> tuple[PatientRecord, PatientChart, tuple[Passage, ...]]:
     """Return a patient with the chart and all passages of the record. Raises InputError as `find_patient` does."""
     from epicrisis.core.types import Scope
-    from epicrisis.library.library import LibraryStore
+    from epicrisis.library.core.library import LibraryStore
     from epicrisis.records.patient_chart import build_chart
 
     with LibraryStore.open(library) as store:
@@ -238,7 +238,7 @@ def forget(
 
 def _list_places(library: Path, settings: Settings, runs: list[Path] | None, folder: Path | None) -> Places:
     """Return the folders and files to clean outside of the library."""
-    from epicrisis.library.library_parts import REPLIES
+    from epicrisis.library.core.library_parts import REPLIES
     from epicrisis.operations.forgetting.forgetting import Places
     from epicrisis.privacy.record_access import locate_outside_log
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, Task
     from rich.text import Text
 
-    from epicrisis.library.ingest_batches import IngestProgress
+    from epicrisis.library.write.ingest_batches import IngestProgress
 
 SECONDS_BETWEEN_LINES = 60.0
 """Seconds between two lines on the progress of a command without a terminal."""
@@ -192,7 +192,7 @@ class IngestDisplay:
     """Shows the counts of an addition, and the files that are read, if `files` is given to their reader."""
 
     def __init__(self, progress: Progress, description: str) -> None:
-        from epicrisis.corpus.reading_progress import ReadingProgress
+        from epicrisis.corpus.base.reading_progress import ReadingProgress
 
         self.files = ReadingProgress(self.show)
         self._progress = progress

@@ -109,7 +109,7 @@ def generate(
     """
     from epicrisis.evaluation.grading.model_client import open_model_client
     from epicrisis.evaluation.synthesis.questions import QuestionStore, draw_passages, generate_questions, recipe
-    from epicrisis.library.skipped_items import group_by_reason
+    from epicrisis.library.base.skipped_items import group_by_reason
     from epicrisis.pipeline.components import build_scope
     from epicrisis.privacy.patient_data_policy import protect_patient_data
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from epicrisis.evaluation.analysis.statistics import Mean
     from epicrisis.evaluation.runs.outcomes import Outcome
     from epicrisis.evaluation.runs.run_folder import RunManifest, RunPlan
-    from epicrisis.library.ingest_batches import IngestReport
-    from epicrisis.library.skipped_items import SkippedReason
+    from epicrisis.library.base.skipped_items import SkippedReason
+    from epicrisis.library.write.ingest_batches import IngestReport
     from epicrisis.models.cluster import ClusterAddress
     from epicrisis.pipeline.pipeline import Pipeline
     from epicrisis.pipeline.recording.case import Case
@@ -182,7 +182,7 @@ def say_remarks(report: IngestReport) -> None:
 
 def say_report_skipped(report: IngestReport, library: Path) -> None:
     """Warn about the skipped items of an addition. End the command with an error if nothing else was read."""
-    from epicrisis.library.skipped_items import SKIPPED_FILE
+    from epicrisis.library.base.skipped_items import SKIPPED_FILE
 
     say_skipped(report.reasons, library / SKIPPED_FILE)
     documents = report.added + report.replaced + report.unchanged + report.outdated + report.deleted

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from epicrisis.core.answers import Notice
     from epicrisis.server.app import ServerOptions
-    from epicrisis.server.identity_provider import IdentityProvider
-    from epicrisis.server.shared_state.database import StateDatabase
+    from epicrisis.server.identity.identity_provider import IdentityProvider
+    from epicrisis.server.state.shared_state.database import StateDatabase
     from epicrisis.settings.settings import Settings
 
 _HOST_NAME = re.compile(r"[a-z0-9._-]+(:[0-9]{1,5})?|\[[0-9a-f:.]+\](:[0-9]{1,5})?|[0-9a-f.]*(:[0-9a-f.]*){2,}")
@@ -91,11 +91,11 @@ def serve(
     Without --model and --strategy, answers are the sentences of the library that bear on the question. A library of
     patients' notes, and an address other than this machine, need users (`epicrisis users add`).
     """
+    from epicrisis.server.api.guards import GuardOptions
     from epicrisis.server.app import ServerOptions
-    from epicrisis.server.guards import GuardOptions
-    from epicrisis.server.public_address import PublicAddress, split_port
-    from epicrisis.server.state import open_state
-    from epicrisis.server.upload_reception import UploadLimits
+    from epicrisis.server.base.public_address import PublicAddress, split_port
+    from epicrisis.server.state.state import open_state
+    from epicrisis.server.work.upload_reception import UploadLimits
     from epicrisis.settings.configuration import check_settings, choose_strategy
 
     is_local = is_loopback(host)
@@ -165,8 +165,12 @@ def find_provider(
 
     Raises SettingsError for wrong settings, or if local_only is on and the provider is another machine.
     """
-    from epicrisis.server.identity_provider import IdentityProvider
-    from epicrisis.server.identity_provider_settings import PROVIDER_FILE, read_client_secret, read_provider_settings
+    from epicrisis.server.identity.identity_provider import IdentityProvider
+    from epicrisis.server.identity.identity_provider_settings import (
+        PROVIDER_FILE,
+        read_client_secret,
+        read_provider_settings,
+    )
 
     chosen = read_provider_settings(folder, file)
     if chosen is None:
@@ -200,8 +204,8 @@ async def _serve(
 ) -> None:
     """Serve until a signal stops the process. Running questions finish before it ends."""
     from epicrisis.server.app import create_app
+    from epicrisis.server.libraries.resources import Resources
     from epicrisis.server.process import GracefulServer, make_config
-    from epicrisis.server.resources import Resources
 
     async with await Resources.open(settings, libraries, notices) as resources:
         app = create_app(resources, options)
@@ -255,7 +259,7 @@ def mcp(library: LibraryPath, patient: Patients = None, folder: LogFolder = None
     Name this command in the settings of the assistant. The tools are search, ask and evidence. Without --model and
     --strategy, ask gives the sentences of the library alone.
     """
-    from epicrisis.server.state import state_folder
+    from epicrisis.server.state.state import state_folder
     from epicrisis.settings.configuration import check_settings, choose_strategy
 
     settings, notices = choose_strategy(check_settings(flags.settings()))
@@ -267,12 +271,12 @@ async def _serve_assistant(
     settings: Settings, notices: Sequence[Notice], library: Path, patients: Sequence[str], folder: Path
 ) -> None:
     """Serve until standard input ends."""
-    from epicrisis.server.mcp_server import create_mcp_server, find_patients
-    from epicrisis.server.private_folder import make_private_folder
-    from epicrisis.server.questions import Questions
-    from epicrisis.server.reading import LibraryReader
-    from epicrisis.server.resources import Resources
-    from epicrisis.server.state import open_state
+    from epicrisis.server.api.mcp_server import create_mcp_server, find_patients
+    from epicrisis.server.base.private_folder import make_private_folder
+    from epicrisis.server.libraries.questions import Questions
+    from epicrisis.server.libraries.reading import LibraryReader
+    from epicrisis.server.libraries.resources import Resources
+    from epicrisis.server.state.state import open_state
 
     async with await Resources.open(settings, [library], notices) as resources:
         library_to_serve = resources.default

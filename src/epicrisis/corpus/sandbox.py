@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.core.types import Document
-from epicrisis.corpus.embedded_files import EmbeddedText
-from epicrisis.corpus.pdf_pages import PageBox, PageBoxes, PageWords
-from epicrisis.corpus.reader_base import FileRemark, OmittedText, Skipped, skip
-from epicrisis.corpus.reference_entries import ReferenceEntry
+from epicrisis.corpus.base.reader_base import FileRemark, OmittedText, Skipped, skip
+from epicrisis.corpus.documents.embedded_files import EmbeddedText
+from epicrisis.corpus.documents.pdf_pages import PageBox, PageBoxes, PageWords
+from epicrisis.corpus.references.reference_entries import ReferenceEntry
 
 SECONDS = 60
 """Seconds of processor time for any file: on a busy machine a file must not fail that is read on an idle one."""
@@ -49,7 +49,7 @@ PROCESS_GROUP: int | None = 0
 """The process group of the children. 0: one of their own, as Ctrl-C is for the parent. None: the parent's."""
 
 _ROOT = Path(__file__).parents[2]
-_START = "import sys; sys.path.append(sys.argv[1]); from epicrisis.corpus.sandbox_worker import main; main()"
+_START = "import sys; sys.path.append(sys.argv[1]); from epicrisis.corpus.readers.sandbox_worker import main; main()"
 _ENVIRONMENT = (
     "PATH",
     "HOME",

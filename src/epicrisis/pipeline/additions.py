@@ -18,11 +18,9 @@ from pathlib import Path
 from epicrisis.core.errors import InputError
 from epicrisis.core.protocols import Encoder, PassageStore, StoredDocument
 from epicrisis.core.types import Document, Scope, SplitterName
-from epicrisis.corpus.chunking import DEFAULT_OVERLAP
-from epicrisis.corpus.note_documents import NoteCleaning
-from epicrisis.corpus.note_tables import NoteColumns
-from epicrisis.corpus.patient_numbers import StoredPatients
-from epicrisis.corpus.reader_base import (
+from epicrisis.corpus.base.chunking import DEFAULT_OVERLAP
+from epicrisis.corpus.base.patient_numbers import StoredPatients
+from epicrisis.corpus.base.reader_base import (
     DeletedDocument,
     FileDocument,
     FileFingerprint,
@@ -30,17 +28,19 @@ from epicrisis.corpus.reader_base import (
     ReaderItem,
     Skipped,
 )
-from epicrisis.corpus.readers import read_sources
-from epicrisis.corpus.reading_progress import ReadingProgress
-from epicrisis.corpus.removal_log import RemovalLog
-from epicrisis.library.ingest import add_documents, check_vectors, content_hash, open_or_create
-from epicrisis.library.ingest_batches import IngestCounts, IngestProgress, IngestReport
-from epicrisis.library.journal import open_journal
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.manifest import complete_manifest
-from epicrisis.library.passage_table import find_fault
-from epicrisis.library.patient_identities import find_contradiction, read_identities
-from epicrisis.library.splitters import check_notes_fit_window, split_document
+from epicrisis.corpus.base.reading_progress import ReadingProgress
+from epicrisis.corpus.base.removal_log import RemovalLog
+from epicrisis.corpus.readers.sources import read_sources
+from epicrisis.corpus.records.note_documents import NoteCleaning
+from epicrisis.corpus.records.note_tables import NoteColumns
+from epicrisis.library.base.manifest import complete_manifest
+from epicrisis.library.base.passage_table import find_fault
+from epicrisis.library.base.splitters import check_notes_fit_window, split_document
+from epicrisis.library.core.journal import open_journal
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.patient_identities import find_contradiction, read_identities
+from epicrisis.library.write.ingest import add_documents, check_vectors, content_hash, open_or_create
+from epicrisis.library.write.ingest_batches import IngestCounts, IngestProgress, IngestReport
 from epicrisis.models.cluster import ClusterAddress, join_cluster
 from epicrisis.models.cluster_encoding import ClusterEncoder
 from epicrisis.models.encoders import PrecomputedEncoder

@@ -19,12 +19,12 @@ from epicrisis.core.errors import LibraryError, ModelMissing, SettingsError, Sto
 from epicrisis.core.prompts import hash_prompts
 from epicrisis.core.protocols import ChatModel, Encoder, RewardModel, Verifier
 from epicrisis.core.types import ChatCheck, Examples, Question, Scope
-from epicrisis.corpus.chunking import find_sentences
-from epicrisis.library.checked_store import CheckedStore
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.manifest import PRECOMPUTED, complete_manifest, read_manifest
-from epicrisis.library.patients import Roster, check_same_documents
-from epicrisis.library.word_index import analyze_words
+from epicrisis.corpus.base.chunking import find_sentences
+from epicrisis.library.base.manifest import PRECOMPUTED, complete_manifest, read_manifest
+from epicrisis.library.core.checked_store import CheckedStore
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.patients import Roster, check_same_documents
+from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.models.model_pool import ModelPool
 from epicrisis.privacy.patient_data_policy import protect_patient_data, reply_cache_path
 from epicrisis.retrieval.id_rankings import SearchableStore
@@ -108,7 +108,7 @@ class ExampleSearch:
 
         Raises InputError if the library contains other documents.
         """
-        from epicrisis.library.passage_lookup import sample_passages
+        from epicrisis.library.core.passage_lookup import sample_passages
         from epicrisis.retrieval.examples import choose_examples
 
         k = self.settings.k

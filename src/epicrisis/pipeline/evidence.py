@@ -13,7 +13,7 @@ from epicrisis.core.answers import Event
 from epicrisis.core.errors import InputError
 from epicrisis.core.prompts import TIME_ORDER_STATEMENT
 from epicrisis.core.types import Examples, Preflight, Question, Ranking, Scope, SentenceRanking
-from epicrisis.corpus.chunking import find_sentences
+from epicrisis.corpus.base.chunking import find_sentences
 from epicrisis.pipeline import components, evidence_selection
 from epicrisis.pipeline.evidence_selection import NO_RESTRICTION, EvidenceSearch, TimeRestriction
 from epicrisis.pipeline.opening import OpenParts

@@ -14,8 +14,8 @@ from epicrisis.core.printable import agree, count_noun
 from epicrisis.core.prompts import format_passage
 from epicrisis.core.protocols import Message
 from epicrisis.core.types import Hit, Passage, Preflight, Question, Ranking, Scope, SentenceRanking
-from epicrisis.corpus.chunking import find_sentences
-from epicrisis.library.word_index import analyze_words
+from epicrisis.corpus.base.chunking import find_sentences
+from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.reading.spellings import list_spellings
 from epicrisis.reading.subject_words import list_subject_words, names_subject
 from epicrisis.retrieval.query_expansion import find_other_names, reword

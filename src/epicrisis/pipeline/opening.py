@@ -19,7 +19,7 @@ from epicrisis.core.answers import (
 )
 from epicrisis.core.errors import SettingsError
 from epicrisis.core.protocols import ChatModel, RewardModel, Verifier
-from epicrisis.library.patients import Roster
+from epicrisis.library.core.patients import Roster
 from epicrisis.models.model_pool import ModelPool
 from epicrisis.pipeline import components
 from epicrisis.pipeline.components import ExampleSearch, LibrarySearch

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Question, Ranking, Scope, SentenceRanking
-from epicrisis.library.patient_check import check_patient, describe_strangers, find_strangers, resolve_patient
-from epicrisis.library.patients import MIXED_NOTICE
+from epicrisis.library.core.patient_check import check_patient, describe_strangers, find_strangers, resolve_patient
+from epicrisis.library.core.patients import MIXED_NOTICE
 from epicrisis.pipeline.components import LibrarySearch, build_scope
 from epicrisis.pipeline.evidence_selection import (
     EMPTY_MESSAGE,

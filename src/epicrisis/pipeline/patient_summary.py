@@ -16,8 +16,8 @@ from typing import Literal
 
 from epicrisis.core.answers import Answer
 from epicrisis.core.types import Passage, Question
-from epicrisis.corpus.assertions import assess_line, strip_bullet
-from epicrisis.corpus.note_cleaning import find_sections
+from epicrisis.corpus.base.note_cleaning import find_sections
+from epicrisis.corpus.records.assertions import assess_line, strip_bullet
 from epicrisis.pipeline.components import build_scope
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.records.fact_questions.subjects import split_words

@@ -36,7 +36,7 @@ from epicrisis.core.types import (
     Question,
     Scope,
 )
-from epicrisis.library.patient_check import check_patients, resolve_patient
+from epicrisis.library.core.patient_check import check_patients, resolve_patient
 from epicrisis.pipeline import components
 from epicrisis.pipeline.opening import OpenParts
 from epicrisis.pipeline.overrides import NO_OVERRIDES, RunOverrides

@@ -18,9 +18,9 @@ from epicrisis.answering.traced_steps import trace_steps
 from epicrisis.answering.verifiers import make_chat_verifier
 from epicrisis.core.answers import NOT_IN_LIBRARY, Answer, Event, Failure, Notice
 from epicrisis.core.types import ChatCheck, Hit, Passage, Question, Ranking, Scope, Sentence
-from epicrisis.library.patient_check import describe_strangers, find_strangers
-from epicrisis.library.patients import MIXED_NOTICE
-from epicrisis.library.word_index import analyze_words
+from epicrisis.library.core.patient_check import describe_strangers, find_strangers
+from epicrisis.library.core.patients import MIXED_NOTICE
+from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.models.chat.loading import ask_ahead
 from epicrisis.pipeline import components, evidence_selection
 from epicrisis.pipeline.evidence import QuestionEvidence, build_context, find_time_restriction

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from epicrisis.core.errors import SettingsError
-from epicrisis.library.library_parts import REPLIES
-from epicrisis.library.patients import holds_patients
-from epicrisis.library.remote_consent import allow_remote, read_remote
+from epicrisis.library.base.remote_consent import allow_remote, read_remote
+from epicrisis.library.core.library_parts import REPLIES
+from epicrisis.library.core.patients import holds_patients
 from epicrisis.models.cluster import ClusterAddress
 from epicrisis.settings.settings import Settings
 from epicrisis.system.local_only import local_path, set_local_only

@@ -128,7 +128,7 @@ def build_search_content(ranking: Ranking, query: str, references: AnswerSection
 
 def find_stems(query: str) -> frozenset[str]:
     """Return the stems of the query's words, without stop words, as the index of words has them."""
-    from epicrisis.library.word_index import analyze_words
+    from epicrisis.library.engines.word_index import analyze_words
 
     return frozenset(analyze_words(query))
 
@@ -146,7 +146,7 @@ def find_matches(text: str, stems: frozenset[str]) -> tuple[WordMatch, ...]:
 @cache
 def _find_stem(word: str) -> str:
     """Return the stem of one word, or an empty text for a stop word."""
-    from epicrisis.library.word_index import analyze_words
+    from epicrisis.library.engines.word_index import analyze_words
 
     return next(iter(analyze_words(word)), "")
 

@@ -20,34 +20,34 @@ from starlette.responses import Response
 
 from epicrisis.core.errors import SettingsError
 from epicrisis.privacy.access_log import AccessLog
-from epicrisis.server.answer_files import KEEP_DAYS
-from epicrisis.server.api import make_health_routes, make_question_routes
-from epicrisis.server.error_handlers import add_error_handlers
-from epicrisis.server.error_log import log_fault
-from epicrisis.server.errors import PROBLEM_RESPONSES, StateUnavailable
-from epicrisis.server.guards import MAX_BODY_BYTES, GuardOptions, RequestGuard
-from epicrisis.server.identity_provider import IdentityProvider
-from epicrisis.server.job_api import make_job_routes
-from epicrisis.server.jobs import Jobs
-from epicrisis.server.library_api import make_document_routes, make_search_routes
-from epicrisis.server.mcp_http import McpEndpoint
-from epicrisis.server.metrics import MeasureRequests, make_metrics_routes
-from epicrisis.server.openai_endpoint import make_openai_routes
+from epicrisis.server.api.error_handlers import add_error_handlers
+from epicrisis.server.api.guards import MAX_BODY_BYTES, GuardOptions, RequestGuard
+from epicrisis.server.api.job_api import make_job_routes
+from epicrisis.server.api.library_api import make_document_routes, make_search_routes
+from epicrisis.server.api.mcp_http import McpEndpoint
+from epicrisis.server.api.openai_endpoint import make_openai_routes
+from epicrisis.server.api.question_api import make_health_routes, make_question_routes
+from epicrisis.server.api.upload_api import make_upload_routes
+from epicrisis.server.base.error_log import log_fault
+from epicrisis.server.base.errors import PROBLEM_RESPONSES, StateUnavailable
+from epicrisis.server.base.metrics import MeasureRequests, make_metrics_routes
+from epicrisis.server.base.private_folder import make_private_folder
+from epicrisis.server.identity.identity_provider import IdentityProvider
+from epicrisis.server.libraries.questions import MAX_RUNNING, Questions
+from epicrisis.server.libraries.reading import LibraryReader
+from epicrisis.server.libraries.resources import Resources
+from epicrisis.server.libraries.shelves import Shelves
+from epicrisis.server.libraries.streaming import ClientGone
 from epicrisis.server.page.rendering import Menu
 from epicrisis.server.page.routes import make_absent_run_routes, make_page_routes
 from epicrisis.server.page.sign_in import add_sign_in_state, make_sign_in_routes
-from epicrisis.server.private_folder import make_private_folder
-from epicrisis.server.questions import MAX_RUNNING, Questions
-from epicrisis.server.reading import LibraryReader
-from epicrisis.server.resources import Resources
-from epicrisis.server.sessions import KEY_SESSION_MINUTES, Sessions
-from epicrisis.server.shelves import Shelves
-from epicrisis.server.state import REVIEW_PLAN, ServerState, open_state
-from epicrisis.server.stored_answers import AnswerStore
-from epicrisis.server.streaming import ClientGone
-from epicrisis.server.upload_api import make_upload_routes
-from epicrisis.server.upload_reception import UploadLimits
-from epicrisis.server.uploads import Uploads
+from epicrisis.server.state.answer_files import KEEP_DAYS
+from epicrisis.server.state.sessions import KEY_SESSION_MINUTES, Sessions
+from epicrisis.server.state.state import REVIEW_PLAN, ServerState, open_state
+from epicrisis.server.state.stored_answers import AnswerStore
+from epicrisis.server.work.jobs import Jobs
+from epicrisis.server.work.upload_reception import UploadLimits
+from epicrisis.server.work.uploads import Uploads
 
 CLEAN_SECONDS = 3_600.0
 STOP_SECONDS = 60.0

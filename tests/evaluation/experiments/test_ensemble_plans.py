@@ -20,8 +20,8 @@ from epicrisis.evaluation.experiments.registry import find_experiment
 from epicrisis.evaluation.experiments.run_findings import read_findings
 from epicrisis.evaluation.experiments.vote_sampling import COT, MEDPROMPT, NO_EXAMPLES, SC
 from epicrisis.evaluation.runs.run_folder import RECORDS, RunPlan
-from epicrisis.library.ingest import add_documents
-from epicrisis.library.library import LibraryStore
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.write.ingest import add_documents
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.pipeline.recording.case import Case, canonical_condition
 from epicrisis.settings.configuration import load_settings

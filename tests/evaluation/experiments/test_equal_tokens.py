@@ -15,7 +15,7 @@ from epicrisis.core.answers import ModelCalled, Retrieved
 from epicrisis.core.errors import InputError
 from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.types import Document, EvidenceSpan, Passage, Question
-from epicrisis.corpus.chunking import find_sentences
+from epicrisis.corpus.base.chunking import find_sentences
 from epicrisis.evaluation.analysis.grouping import P_COLUMN, SHARE_COLUMN
 from epicrisis.evaluation.analysis.statistics import Difference, holm
 from epicrisis.evaluation.analysis.table import Table
@@ -36,9 +36,9 @@ from epicrisis.evaluation.experiments.passage_source import RememberingEncoder, 
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.recorded_run import open_runs
 from epicrisis.evaluation.runs.run_folder import RECORDS, Run
-from epicrisis.library.ingest import add_documents
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.word_index import analyze_words
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.engines.word_index import analyze_words
+from epicrisis.library.write.ingest import add_documents
 from epicrisis.pipeline.components import LibrarySearch
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.pipeline.recording.case import Case

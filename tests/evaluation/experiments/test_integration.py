@@ -25,8 +25,8 @@ from epicrisis.evaluation.experiments.passage_source import PassageSource, libra
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.library.ingest import add_documents
-from epicrisis.library.library import LibraryStore
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.write.ingest import add_documents
 from epicrisis.pipeline.components import LibrarySearch
 from epicrisis.pipeline.recording.case import Case
 from epicrisis.pipeline.recording.record import read_records

@@ -95,7 +95,7 @@ def test_open_ended_run_over_real_library_yields_verdicts(tmp_path: Path) -> Non
     model = ScriptedModel(reply_to_request)
 
     async def run() -> None:
-        from epicrisis.library.library import LibraryStore
+        from epicrisis.library.core.library import LibraryStore
 
         library = LibraryStore.open(tmp_path / "library")
         opened = LibrarySearch(library, Retriever(library, encoder()))

@@ -25,7 +25,7 @@ from epicrisis.evaluation.experiments.recorded_rankings import (
     read_rankings,
     record_rankings,
 )
-from epicrisis.library.ingest import add_documents, open_or_create
+from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.retrieval.preflight import Signal
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.configuration import load_settings

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document, Question
-from epicrisis.corpus.reader_base import Skipped
+from epicrisis.corpus.base.reader_base import Skipped
 from epicrisis.evaluation.synthesis.example_documents import (
     ExampleCount,
     count_examples,
@@ -24,8 +24,8 @@ from epicrisis.evaluation.synthesis.example_documents import (
     read_examples,
 )
 from epicrisis.evaluation.synthesis.solved_examples import Leak, find_leaks, find_leaks_among
-from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.library import LibraryStore
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.retrieval.examples import METADATA, is_same_question
 from epicrisis.testing.encoders import HashingEncoder
 from tests.evaluation.synthesis.test_solved_examples import (

@@ -24,10 +24,10 @@ from epicrisis.core.errors import InputError
 from epicrisis.core.prompts import fence, render
 from epicrisis.core.protocols import ChatRequest, Message
 from epicrisis.core.types import Document, Passage, Question
-from epicrisis.corpus.note_cleaning import clean_text
-from epicrisis.corpus.note_tables import NoteColumns
-from epicrisis.corpus.questions import read_questions
-from epicrisis.corpus.readers import read_sources
+from epicrisis.corpus.base.note_cleaning import clean_text
+from epicrisis.corpus.readers.questions import read_questions
+from epicrisis.corpus.readers.sources import read_sources
+from epicrisis.corpus.records.note_tables import NoteColumns
 from epicrisis.evaluation.synthesis.patient_records.facts import extract_spans, mark_fact, ordinal
 from epicrisis.evaluation.synthesis.patient_records.fictional_record import estimate_tokens, make_record
 from epicrisis.evaluation.synthesis.patient_records.note_writing import FICTIONAL, KINDS

@@ -14,8 +14,8 @@ from epicrisis.core.errors import EndpointUnreachable, InputError
 from epicrisis.core.prompts import unfence
 from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.types import Question, Scope
-from epicrisis.corpus.questions import read_questions
-from epicrisis.corpus.reader_base import Skipped
+from epicrisis.corpus.base.reader_base import Skipped
+from epicrisis.corpus.readers.questions import read_questions
 from epicrisis.evaluation.datasets.load import load_dataset
 from epicrisis.evaluation.synthesis.questions import (
     GeneratedQuestion,

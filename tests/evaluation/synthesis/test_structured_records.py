@@ -14,10 +14,10 @@ import pytest
 from epicrisis.core.clinical_facts import FACTS, ClinicalFact
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document, Scope
-from epicrisis.corpus.note_documents import NoteCleaning
-from epicrisis.corpus.reader_base import ReaderItem, Skipped
-from epicrisis.corpus.readers import read_sources
-from epicrisis.corpus.removal_log import RemovalLog
+from epicrisis.corpus.base.reader_base import ReaderItem, Skipped
+from epicrisis.corpus.base.removal_log import RemovalLog
+from epicrisis.corpus.readers.sources import read_sources
+from epicrisis.corpus.records.note_documents import NoteCleaning
 from epicrisis.evaluation.datasets.patient_records.recordset import load_records
 from epicrisis.evaluation.grading.computed_answers import grade_computed, read_parts
 from epicrisis.evaluation.synthesis.patient_records.ccda_documents import FICTIONAL_ROOT

@@ -14,12 +14,12 @@ from pathlib import Path
 
 from epicrisis.core.types import Document
 from epicrisis.corpus import sandbox
+from epicrisis.corpus.articles.pubmed import read_citations
+from epicrisis.corpus.articles.retractions import extract_statements
+from epicrisis.corpus.base.reader_base import ReaderItem, Skipped
 from epicrisis.corpus.literature import e_utilities, europe_pmc
 from epicrisis.corpus.literature.response_cache import ResponseCache
 from epicrisis.corpus.literature.web_client import ServiceFailed, WebClient
-from epicrisis.corpus.pubmed import read_citations
-from epicrisis.corpus.reader_base import ReaderItem, Skipped
-from epicrisis.corpus.retractions import extract_statements
 from epicrisis.settings.settings import Settings
 from epicrisis.settings.tables import LiteratureSettings
 from epicrisis.system.local_only import parse_host

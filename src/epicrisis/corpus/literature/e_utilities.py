@@ -11,10 +11,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
+from epicrisis.corpus.articles.pubmed_record import find_pmids
+from epicrisis.corpus.base.xml_text import BrokenXML, read_records
 from epicrisis.corpus.literature.response_cache import ResponseCache
 from epicrisis.corpus.literature.web_client import RequestRejected, ServiceFailed, WebClient
-from epicrisis.corpus.pubmed_record import find_pmids
-from epicrisis.corpus.xml_text import BrokenXML, read_records
 
 KEY_VARIABLE = "NCBI_API_KEY"
 MAX_RESULTS = 10_000

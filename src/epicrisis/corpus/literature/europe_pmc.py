@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pydantic import BaseModel, Field, ValidationError
 
 from epicrisis.core.types import Document
+from epicrisis.corpus.base.markup import remove_markup, split_sections
 from epicrisis.corpus.literature.response_cache import ResponseCache
 from epicrisis.corpus.literature.web_client import RequestRejected, ServiceFailed, WebClient
-from epicrisis.corpus.markup import remove_markup, split_sections
 
 _PER_SECOND = 3
 _BATCH = 25

@@ -18,7 +18,7 @@ from typing import TypeVar
 from epicrisis.core.errors import InputError
 from epicrisis.core.printable import agree, count_noun
 from epicrisis.core.types import Document, Question
-from epicrisis.corpus.reader_base import Skipped, check_file, unreadable
+from epicrisis.corpus.base.reader_base import Skipped, check_file, unreadable
 
 T = TypeVar("T")
 _VERDICTS = {"yes", "no", "maybe"}

@@ -15,8 +15,8 @@ from typing import Any, cast
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.printable import count_noun, quote_for_shell
-from epicrisis.corpus.questions import read_questions
-from epicrisis.corpus.reader_base import fingerprint_file, is_folder, printable_path
+from epicrisis.corpus.base.reader_base import fingerprint_file, is_folder, printable_path
+from epicrisis.corpus.readers.questions import read_questions
 from epicrisis.evaluation.datasets import pinned_readers, published, trial_questions
 from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold, require_readable
 

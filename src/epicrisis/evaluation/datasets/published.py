@@ -18,8 +18,8 @@ from typing import Any, TypeAlias
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Question
-from epicrisis.corpus import jsonl
-from epicrisis.corpus.reader_base import Skipped, check_file, path_error, printable_path
+from epicrisis.corpus.base import jsonl
+from epicrisis.corpus.base.reader_base import Skipped, check_file, path_error, printable_path
 from epicrisis.evaluation.datasets.dataset import read_content, require_readable
 from epicrisis.evaluation.datasets.pinned_readers import read_prompt_engine
 
@@ -128,8 +128,8 @@ def _as_line(row: Any, first: int) -> dict[str, Any]:
 def _question(path: Path, where: str, line: dict[str, Any], number: str) -> Question:
     from pydantic import ValidationError
 
-    from epicrisis.corpus.jsonl import find_json_fault
-    from epicrisis.corpus.line_schemas import QuestionLine, describe_errors
+    from epicrisis.corpus.base.jsonl import find_json_fault
+    from epicrisis.corpus.base.line_schemas import QuestionLine, describe_errors
 
     try:
         if wrong := find_json_fault(line):

@@ -18,8 +18,8 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from epicrisis.core.types import Document, EvidenceSpan, Question
-from epicrisis.corpus import jsonl
-from epicrisis.corpus.reader_base import check_file, path_error
+from epicrisis.corpus.base import jsonl
+from epicrisis.corpus.base.reader_base import check_file, path_error
 from epicrisis.evaluation.datasets.dataset import require_readable
 
 DIRECTIONS: Mapping[str, str] = {

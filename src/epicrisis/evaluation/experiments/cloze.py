@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from epicrisis.core.errors import InputError
 from epicrisis.core.printable import count_noun
 from epicrisis.core.types import Passage, Question
-from epicrisis.corpus.chunking import find_sentences
+from epicrisis.corpus.base.chunking import find_sentences
 from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold
 
 NAME = "cloze"

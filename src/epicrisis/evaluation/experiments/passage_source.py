@@ -28,7 +28,7 @@ from epicrisis.core.types import (
     SearchMode,
     SentenceRanking,
 )
-from epicrisis.library.passage_lookup import read_document_passages, sample_passages
+from epicrisis.library.core.passage_lookup import read_document_passages, sample_passages
 from epicrisis.pipeline import evidence_selection
 from epicrisis.pipeline.components import LibrarySearch, build_scope
 from epicrisis.retrieval.preflight import ScoredIds

@@ -22,9 +22,9 @@ from epicrisis.evaluation.experiments.passage_source import PassageSource, libra
 from epicrisis.evaluation.experiments.recorded_rankings import Guard, guard_scope
 from epicrisis.evaluation.experiments.study_protocols import StudyProtocol, find_protocol
 from epicrisis.evaluation.runs.run_folder import RunPlan, describe_dataset
-from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.ingest_batches import IngestProgress, IngestReport
-from epicrisis.library.passage_lookup import sample_passages
+from epicrisis.library.core.passage_lookup import sample_passages
+from epicrisis.library.write.ingest import add_documents, open_or_create
+from epicrisis.library.write.ingest_batches import IngestProgress, IngestReport
 from epicrisis.models.pair_models import load_reranker
 from epicrisis.pipeline.components import (
     ExampleSearch,

@@ -30,9 +30,9 @@ from epicrisis.evaluation.experiments.experiment import Experiment, Request
 from epicrisis.evaluation.experiments.planning import describe_grid, describe_sets
 from epicrisis.evaluation.experiments.record_studies import PROTOCOL_NOTES
 from epicrisis.evaluation.runs.run_folder import RunPlan
-from epicrisis.library.ingest import add_documents, open_or_create
-from epicrisis.library.ingest_batches import IngestProgress, IngestReport
-from epicrisis.library.manifest import NAME as MANIFEST
+from epicrisis.library.base.manifest import NAME as MANIFEST
+from epicrisis.library.write.ingest import add_documents, open_or_create
+from epicrisis.library.write.ingest_batches import IngestProgress, IngestReport
 from epicrisis.models.encoders import load_sparse
 from epicrisis.pipeline.components import LibrarySearch, build_scope, load_ingest_encoder
 from epicrisis.pipeline.evidence import build_context

@@ -24,7 +24,7 @@ from epicrisis.answering.citations import cite
 from epicrisis.core.answers import Answer
 from epicrisis.core.errors import InputError, StorageError
 from epicrisis.core.printable import printable_json, without_formula
-from epicrisis.corpus.reader_base import os_error_reason, printable_path
+from epicrisis.corpus.base.reader_base import os_error_reason, printable_path
 from epicrisis.pipeline.recording.record import RunRecord
 from epicrisis.system.local_only import open_private
 

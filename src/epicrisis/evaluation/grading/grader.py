@@ -30,7 +30,7 @@ from epicrisis.core.answers import Failure, Usage
 from epicrisis.core.errors import InputError
 from epicrisis.core.prompts import Prompt
 from epicrisis.core.serialization import to_json
-from epicrisis.corpus.reader_base import check_file
+from epicrisis.corpus.base.reader_base import check_file
 from epicrisis.system.jsonl_store import JsonlStore, OtherRecipePolicy, StoredLine, read_stored_lines
 
 PROMPTS = "epicrisis.evaluation.grading.prompts"

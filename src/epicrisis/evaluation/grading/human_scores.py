@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Passage
-from epicrisis.corpus.reader_base import check_file, printable_path
+from epicrisis.corpus.base.reader_base import check_file, printable_path
 from epicrisis.evaluation.grading.blind_pairs import BlindPair
 from epicrisis.evaluation.grading.human_verdicts import PreferredAnswer
 from epicrisis.evaluation.grading.scored_answers import ScoredAnswer

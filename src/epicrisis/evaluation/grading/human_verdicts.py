@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from epicrisis.core.errors import InputError
-from epicrisis.corpus import jsonl
-from epicrisis.corpus.reader_base import Skipped, check_file, printable_path
+from epicrisis.corpus.base import jsonl
+from epicrisis.corpus.base.reader_base import Skipped, check_file, printable_path
 
 PreferredAnswer: TypeAlias = Literal["1", "2", "tie"]
 CHOICES: tuple[PreferredAnswer, ...] = get_args(PreferredAnswer)

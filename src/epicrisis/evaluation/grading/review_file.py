@@ -21,7 +21,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, TypeAdapter
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.printable import printable_json, without_formula
-from epicrisis.corpus.reader_base import os_error_reason, printable_path
+from epicrisis.corpus.base.reader_base import os_error_reason, printable_path
 from epicrisis.evaluation.grading.blind_pairs import (
     COLUMNS,
     FORMAT,

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.printable import agree
-from epicrisis.corpus import jsonl
-from epicrisis.corpus.reader_base import Skipped, is_folder, printable_path
+from epicrisis.corpus.base import jsonl
+from epicrisis.corpus.base.reader_base import Skipped, is_folder, printable_path
 from epicrisis.evaluation.analysis.statistics import Mean, wilson
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.datasets.load import load_dataset

@@ -30,8 +30,8 @@ from epicrisis.core.errors import InputError
 from epicrisis.core.printable import agree, count_noun
 from epicrisis.core.question_options import chance_accuracy, is_same_option
 from epicrisis.core.types import AnswerState, Question
-from epicrisis.corpus import jsonl
-from epicrisis.corpus.reader_base import check_file, is_folder, os_error_reason, printable_path
+from epicrisis.corpus.base import jsonl
+from epicrisis.corpus.base.reader_base import check_file, is_folder, os_error_reason, printable_path
 from epicrisis.evaluation.datasets.dataset import require_readable
 
 RepliesById: TypeAlias = Mapping[str, tuple[str, ...]]

@@ -36,7 +36,7 @@ from epicrisis.core.printable import agree, count_noun, printable_json
 from epicrisis.core.serialization import to_json
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.runs.energy import SessionEnergy
-from epicrisis.library.manifest import sync_path
+from epicrisis.library.base.manifest import sync_path
 from epicrisis.pipeline.recording.case import Case
 from epicrisis.pipeline.recording.record import check_recipe
 from epicrisis.pipeline.recording.runner import RecordStore

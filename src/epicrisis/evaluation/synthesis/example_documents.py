@@ -16,11 +16,11 @@ from typing import Any, TypeAlias
 from pydantic import ValidationError
 
 from epicrisis.core.types import Document, Example, Passage
-from epicrisis.corpus import jsonl
-from epicrisis.corpus.jsonl import find_json_fault
-from epicrisis.corpus.line_schemas import Identifier, NonBlank, NullableText, QuestionLine, describe_errors
-from epicrisis.corpus.reader_base import Skipped, check_file, printable_path
-from epicrisis.library.library import LibraryStore
+from epicrisis.corpus.base import jsonl
+from epicrisis.corpus.base.jsonl import find_json_fault
+from epicrisis.corpus.base.line_schemas import Identifier, NonBlank, NullableText, QuestionLine, describe_errors
+from epicrisis.corpus.base.reader_base import Skipped, check_file, printable_path
+from epicrisis.library.core.library import LibraryStore
 from epicrisis.retrieval.examples import read_example
 from epicrisis.system.json_lines import read_lines
 

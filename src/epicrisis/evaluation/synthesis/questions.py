@@ -38,12 +38,12 @@ from epicrisis.core.errors import InputError
 from epicrisis.core.prompts import Prompt, fence_passages, format_passage, render
 from epicrisis.core.serialization import to_json
 from epicrisis.core.types import Document, Passage, Scope
-from epicrisis.corpus.chunking import split_by_characters
-from epicrisis.corpus.reader_base import Skipped, printable_path
-from epicrisis.corpus.readers import read_sources
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.manifest import NAME as MANIFEST
-from epicrisis.library.passage_lookup import sample_passages
+from epicrisis.corpus.base.chunking import split_by_characters
+from epicrisis.corpus.base.reader_base import Skipped, printable_path
+from epicrisis.corpus.readers.sources import read_sources
+from epicrisis.library.base.manifest import NAME as MANIFEST
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.passage_lookup import sample_passages
 from epicrisis.system.concurrency import store_results
 from epicrisis.system.jsonl_store import JsonlStore, StoredLine
 

@@ -28,10 +28,11 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from epicrisis.core.errors import EpicrisisError, LibraryDamaged
-from epicrisis.library import lance_table, manifest, vector_index, word_index
-from epicrisis.library.checksums import sha256, table_version
-from epicrisis.library.engine_errors import translate_errors
-from epicrisis.library.manifest import sync_path
+from epicrisis.library.base import manifest
+from epicrisis.library.base.engine_errors import translate_errors
+from epicrisis.library.base.manifest import sync_path
+from epicrisis.library.engines import lance_table, vector_index, word_index
+from epicrisis.library.engines.checksums import sha256, table_version
 from epicrisis.library.object_storage.object_store import ObjectStore, ObjectUnchanged
 from epicrisis.library.object_storage.shared_version import DATABASES, NAME, SharedFile, SharedVersion, parse_version
 from epicrisis.system.local_only import open_private, restrict_to_owner

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from epicrisis.core.errors import LibraryDamaged
-from epicrisis.library import journal, lance_table, manifest, patient_identities, vector_index, word_index
+from epicrisis.library.base import manifest
+from epicrisis.library.core import journal, patient_identities
+from epicrisis.library.engines import lance_table, vector_index, word_index
 from epicrisis.library.object_storage.writer_lease import MOST_WRITERS
 
 NAME = "library.json"

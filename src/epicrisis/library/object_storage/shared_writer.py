@@ -22,10 +22,12 @@ from filelock import FileLock
 
 from epicrisis.core.errors import EpicrisisError, LibraryBusy, LibraryError, LibraryMissing, StorageError
 from epicrisis.core.protocols import StoredDocument
-from epicrisis.library import journal, manifest, patient_identities, word_index
-from epicrisis.library.checksums import list_current_files, sha256
-from epicrisis.library.engine_errors import translate_errors
-from epicrisis.library.library_parts import acquire_lock
+from epicrisis.library.base import manifest
+from epicrisis.library.base.engine_errors import translate_errors
+from epicrisis.library.core import journal, patient_identities
+from epicrisis.library.core.library_parts import acquire_lock
+from epicrisis.library.engines import word_index
+from epicrisis.library.engines.checksums import list_current_files, sha256
 from epicrisis.library.object_storage.object_store import ConditionFailed
 from epicrisis.library.object_storage.replica import BLOCK_BYTES, Replica, link_or_copy
 from epicrisis.library.object_storage.shared_version import (

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from epicrisis.library.manifest import LibraryManifest
-from epicrisis.library.patient_identities import IdentityTable
+from epicrisis.library.base.manifest import LibraryManifest
+from epicrisis.library.core.patient_identities import IdentityTable
 from epicrisis.library.postgresql.database import Database, find_database
 from epicrisis.library.postgresql.journal import PostgresqlJournal, storable_ids
 from epicrisis.library.postgresql.store import PostgresqlLibrary, read_library

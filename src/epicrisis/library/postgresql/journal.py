@@ -12,7 +12,7 @@ from typing import Any
 
 from epicrisis.core.protocols import StoredDocument
 from epicrisis.core.types import Origin
-from epicrisis.library.journal import MAX_PREFIX_IDS, DocumentRow, IngestedFile, Journal, Statement
+from epicrisis.library.core.journal import MAX_PREFIX_IDS, DocumentRow, IngestedFile, Journal, Statement
 from epicrisis.library.postgresql.database import Database
 
 

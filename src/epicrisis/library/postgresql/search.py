@@ -14,11 +14,11 @@ import numpy as np
 from epicrisis.core.dates import first_day, last_day
 from epicrisis.core.protocols import ScoredId, Vectors
 from epicrisis.core.types import RETRACTION_FACETS, Scope
+from epicrisis.library.engines.vector_matrix import score_exactly
+from epicrisis.library.engines.word_index import analyze_words, round_length
 from epicrisis.library.postgresql.journal import storable_ids
 from epicrisis.library.postgresql.schema import VECTOR_INDEX, WORD_INDEX, WORDS_LOST
 from epicrisis.library.postgresql.table import escape_nul
-from epicrisis.library.vector_matrix import score_exactly
-from epicrisis.library.word_index import analyze_words, round_length
 
 if TYPE_CHECKING:
     from psycopg import Connection, Cursor

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from epicrisis.core.errors import InputError
-from epicrisis.library.engine_errors import translate_errors
-from epicrisis.library.library_parts import REPLIES, remove_parts
-from epicrisis.library.passage_table import (
+from epicrisis.library.base.engine_errors import translate_errors
+from epicrisis.library.base.passage_table import (
     ALL_COLUMNS,
     BATCH_ROWS,
     Columns,
@@ -25,10 +24,11 @@ from epicrisis.library.passage_table import (
     sql_in,
     sql_text,
 )
+from epicrisis.library.core.library_parts import REPLIES, remove_parts
+from epicrisis.library.engines.word_index import analyze_words, round_length
 from epicrisis.library.postgresql.database import Database
 from epicrisis.library.postgresql.index_build import build_vector_index, has_vector_index
 from epicrisis.library.postgresql.schema import MANY_NEW_WORDS, WORDS_LOST
-from epicrisis.library.word_index import analyze_words, round_length
 from epicrisis.system.local_only import open_private
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import numpy as np
 
 from epicrisis.core.protocols import Vectors
 from epicrisis.core.types import Scope
-from epicrisis.library.index_recall import IndexReport, K, draw_sample, parse_report, read_time
+from epicrisis.library.engines.index_recall import IndexReport, K, draw_sample, parse_report, read_time
 from epicrisis.library.postgresql import search
 from epicrisis.library.postgresql.database import Database
 from epicrisis.library.postgresql.schema import VECTOR_INDEX

@@ -27,15 +27,15 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from epicrisis.core.errors import InputError
-from epicrisis.library.journal import open_journal
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.library_parts import REPLIES, remove_parts
-from epicrisis.library.passage_table import sql_in
-from epicrisis.library.patient_identities import read_identities
-from epicrisis.library.patients import Roster, number_without_system
+from epicrisis.library.base.passage_table import sql_in
+from epicrisis.library.base.remote_store import is_in_database, load_database_engine, load_object_storage
+from epicrisis.library.core.journal import open_journal
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_parts import REPLIES, remove_parts
+from epicrisis.library.core.patient_identities import read_identities
+from epicrisis.library.core.patients import Roster, number_without_system
 from epicrisis.library.postgresql.rewriting import list_copies, rewrite_tables
-from epicrisis.library.record_removal import find_documents, find_remnants, remove_records
-from epicrisis.library.remote_store import is_in_database, load_database_engine, load_object_storage
+from epicrisis.library.write.record_removal import find_documents, find_remnants, remove_records
 from epicrisis.operations.forgetting.file_scan import FileMatch, list_files, scan_files
 from epicrisis.operations.forgetting.patient_strings import PatientStrings
 from epicrisis.operations.forgetting.places import PlaceRemoval, clean_place
@@ -44,9 +44,9 @@ from epicrisis.operations.forgetting.server_tables import clean_server_tables
 from epicrisis.operations.forgetting.table_scan import scan_tables
 from epicrisis.privacy.access_log import FORGET, NAME, AccessLog, build_entry
 from epicrisis.privacy.record_access import SystemUser
-from epicrisis.server.shared_state.database import StateDatabase
-from epicrisis.server.state import open_state
-from epicrisis.server.users import USERS_FILE, UserStore
+from epicrisis.server.base.users import USERS_FILE, UserStore
+from epicrisis.server.state.shared_state.database import StateDatabase
+from epicrisis.server.state.state import open_state
 from epicrisis.system.local_only import replace_file
 from epicrisis.system.remote_libraries import is_remote, show_library
 

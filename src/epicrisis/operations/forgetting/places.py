@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.core.errors import InputError, StorageError
-from epicrisis.library.record_removal import filter_lines
+from epicrisis.library.write.record_removal import filter_lines
 from epicrisis.models.chat.cache import APPLICATION_ID, ReplyCache
 from epicrisis.operations.forgetting.file_scan import list_files, scan_file
 from epicrisis.operations.forgetting.patient_strings import PatientStrings

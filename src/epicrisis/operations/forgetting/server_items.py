@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.core.errors import InputError
-from epicrisis.library.record_removal import filter_lines
+from epicrisis.library.write.record_removal import filter_lines
 from epicrisis.operations.forgetting.patient_strings import PatientStrings
 from epicrisis.operations.forgetting.places import PlaceRemoval
 from epicrisis.system.local_only import replace_file

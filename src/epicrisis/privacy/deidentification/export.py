@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import date, timedelta
 
 from epicrisis.core.types import Document
-from epicrisis.library.library import LibraryStore
+from epicrisis.library.core.library import LibraryStore
 from epicrisis.privacy.deidentification.deidentifier import Deidentifier
 from epicrisis.privacy.deidentification.opening import open_for_export
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from epicrisis.core.errors import LibraryDamaged, SettingsError
 from epicrisis.core.printable import quote_for_shell
-from epicrisis.library.engine_errors import translate_errors
+from epicrisis.library.base.engine_errors import translate_errors
 from epicrisis.privacy.deidentification.deidentifier import RECOGNIZER_VERSION
 from epicrisis.system.local_only import open_private
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from epicrisis.library.person_names import fold, is_common, name_words
+from epicrisis.library.base.person_names import fold, is_common, name_words
 from epicrisis.privacy.deidentification.common_words import COMMON_WORDS
 from epicrisis.privacy.deidentification.eponyms import CLINICAL_NOUNS, EPONYMS, ORDINARY_WORDS
 from epicrisis.privacy.deidentification.name_lists import WORD, read_name_lists

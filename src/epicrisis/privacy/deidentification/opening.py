@@ -15,8 +15,8 @@ from epicrisis.core.answers import Event, Notice
 from epicrisis.core.errors import SettingsError
 from epicrisis.core.protocols import ChatModel, ChatReply, ChatRequest, DeltaCallback, Message, PassageStore
 from epicrisis.core.types import Passage, Scope
-from epicrisis.library.library import LibraryStore
-from epicrisis.library.patients import Roster
+from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.patients import Roster
 from epicrisis.models.chat.layers import Layer
 from epicrisis.privacy.deidentification.deidentifier import (
     RECOGNIZER_VERSION,

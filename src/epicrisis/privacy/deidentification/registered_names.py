@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import permutations
 
-from epicrisis.library.person_names import fold, is_common, name_words
+from epicrisis.library.base.person_names import fold, is_common, name_words
 from epicrisis.privacy.deidentification.common_words import COMMON_WORDS
 from epicrisis.privacy.deidentification.eponyms import EPONYMS, ORDINARY_WORDS
 from epicrisis.privacy.deidentification.name_lists import LOWER, UPPER

@@ -13,8 +13,9 @@ from starlette.responses import RedirectResponse, Response
 from epicrisis.core.printable import printable
 from epicrisis.report.answer_content import describe_check, judge_support
 from epicrisis.report.study_table import list_shown_citations
-from epicrisis.server.answer_files import AnswerRemoval
-from epicrisis.server.errors import AnswerRemoved, NotFound
+from epicrisis.server.base.errors import AnswerRemoved, NotFound
+from epicrisis.server.base.users import Caller, CurrentCaller
+from epicrisis.server.libraries.reading import LibraryReader
 from epicrisis.server.page.answer_view import build_answer_view
 from epicrisis.server.page.document_view import DocumentView, Highlight
 from epicrisis.server.page.exports import list_exports, list_formats
@@ -30,9 +31,8 @@ from epicrisis.server.page.sources import (
     find_study,
     open_document,
 )
-from epicrisis.server.reading import LibraryReader
-from epicrisis.server.stored_answers import AnswerStore, StoredAnswer
-from epicrisis.server.users import Caller, CurrentCaller
+from epicrisis.server.state.answer_files import AnswerRemoval
+from epicrisis.server.state.stored_answers import AnswerStore, StoredAnswer
 
 CellName = Literal["size", "population", "sentence"]
 _UNKNOWN_ANSWER = "the server has no such answer: it was deleted, or it belongs to another user"

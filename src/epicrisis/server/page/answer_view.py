@@ -42,7 +42,7 @@ from epicrisis.server.page.study_view import (
     view_figures,
     view_studies,
 )
-from epicrisis.server.stored_answers import StoredAnswer
+from epicrisis.server.state.stored_answers import StoredAnswer
 
 _ALSO = "also searched"
 """The beginning of a notice of the search that is no gap."""

@@ -18,9 +18,12 @@ from epicrisis.answering.follow_up import ConversationTurn
 from epicrisis.core.answers import Answered
 from epicrisis.core.errors import EpicrisisError, InputError
 from epicrisis.report.answer_content import describe_choice
-from epicrisis.server.errors import describe_error
-from epicrisis.server.follow_up import COMPLETING, complete
-from epicrisis.server.openai_request import keep_newest
+from epicrisis.server.api.openai_request import keep_newest
+from epicrisis.server.base.errors import describe_error
+from epicrisis.server.base.users import Caller, CurrentCaller
+from epicrisis.server.libraries.follow_up import COMPLETING, complete
+from epicrisis.server.libraries.questions import Inquiry, QuestionBody, Questions
+from epicrisis.server.libraries.streaming import EventStream, keep_alive, run_while_connected
 from epicrisis.server.page.answer_routes import AnswerPages
 from epicrisis.server.page.answer_view import build_answer_view
 from epicrisis.server.page.exports import list_exports
@@ -36,10 +39,7 @@ from epicrisis.server.page.live import (
 from epicrisis.server.page.page_route import is_part
 from epicrisis.server.page.question_form import FormFields, build_form
 from epicrisis.server.page.rendering import html_response, render
-from epicrisis.server.questions import Inquiry, QuestionBody, Questions
-from epicrisis.server.stored_answers import FollowUp, StoredAnswer, store_answer
-from epicrisis.server.streaming import EventStream, keep_alive, run_while_connected
-from epicrisis.server.users import Caller, CurrentCaller
+from epicrisis.server.state.stored_answers import FollowUp, StoredAnswer, store_answer
 
 NEEDS_PATIENT = (
     "this library holds patients' notes: fill in the field \u201cPatient\u201d. The link beside it lists the patients."

@@ -13,8 +13,8 @@ from operator import attrgetter
 from epicrisis.core.printable import split_printable_lines
 from epicrisis.core.references import Reference, build_reference, find_document_study
 from epicrisis.core.types import CharacterSpan, Passage
-from epicrisis.corpus.pdf_pages import PageBoxes
-from epicrisis.server.white_space import fill_gap
+from epicrisis.corpus.documents.pdf_pages import PageBoxes
+from epicrisis.server.base.white_space import fill_gap
 
 SHOWN_CHARACTERS = 40_000
 """Characters of a document on one page. A longer one is shown around the highlight, and the page says so."""

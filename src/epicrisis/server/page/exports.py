@@ -24,7 +24,7 @@ from epicrisis.report.citation_files import (
 from epicrisis.report.citation_styles import STYLE_NAMES, write_reference_list
 from epicrisis.report.study_table import build_study_table, study_table_csv
 from epicrisis.server.page.evidence_map import list_ranked_passages
-from epicrisis.server.stored_answers import StoredAnswer
+from epicrisis.server.state.stored_answers import StoredAnswer
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from epicrisis.answering.strategy import writes_citations
 from epicrisis.core.errors import EpicrisisError
 from epicrisis.core.references import find_document_study
 from epicrisis.core.types import Passage, Sentence, SentenceRanking
+from epicrisis.server.libraries.questions import Inquiry
+from epicrisis.server.libraries.reading import LibraryReader, SearchBody
+from epicrisis.server.libraries.resources import RequestSettings
 from epicrisis.server.page.rendering import render
-from epicrisis.server.questions import Inquiry
-from epicrisis.server.reading import LibraryReader, SearchBody
-from epicrisis.server.resources import RequestSettings
 
 
 async def render_found(reader: LibraryReader, inquiry: Inquiry, settings: RequestSettings) -> str:

@@ -11,7 +11,11 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from epicrisis.server.errors import NotFound
+from epicrisis.server.base.errors import NotFound
+from epicrisis.server.base.users import Caller, CurrentCaller
+from epicrisis.server.libraries.reading import ReadBody, read_documents
+from epicrisis.server.libraries.shelves import Shelves, may_maintain
+from epicrisis.server.libraries.streaming import EventStream, keep_alive
 from epicrisis.server.page.library_view import DocumentSearch, describe_documents, describe_library
 from epicrisis.server.page.live import frame
 from epicrisis.server.page.page_route import is_part
@@ -20,11 +24,7 @@ from epicrisis.server.page.pdf_view import PdfViewer, find_file, send_image
 from epicrisis.server.page.question_form import describe_setup
 from epicrisis.server.page.rendering import find_document_address, html_response, render
 from epicrisis.server.page.upload_routes import build_upload_form
-from epicrisis.server.reading import ReadBody, read_documents
-from epicrisis.server.shelves import Shelves, may_maintain
-from epicrisis.server.streaming import EventStream, keep_alive
-from epicrisis.server.uploads import Uploads
-from epicrisis.server.users import Caller, CurrentCaller
+from epicrisis.server.work.uploads import Uploads
 
 _POLL_SECONDS = 0.3
 

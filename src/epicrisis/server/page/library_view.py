@@ -15,15 +15,15 @@ from epicrisis.core.printable import count_noun
 from epicrisis.core.prompts import MARK_LABELS
 from epicrisis.core.references import build_reference, name_document
 from epicrisis.core.study_types import STUDY_TYPES, StudyType
-from epicrisis.library.document_list import (
+from epicrisis.library.core.document_list import (
     PAGE_DOCUMENTS,
     SCANNED_DOCUMENTS,
     DocumentEntry,
     DocumentFilter,
     DocumentPage,
 )
+from epicrisis.server.libraries.shelves import ShelfContents
 from epicrisis.server.page.question_form import parse_form, read_body
-from epicrisis.server.shelves import ShelfContents
 
 STUDY_TYPE_LABELS: Mapping[StudyType, str] = {row.type: row.label for row in STUDY_TYPES}
 MAX_FILES = 20

@@ -16,12 +16,12 @@ from epicrisis.core.errors import EpicrisisError
 from epicrisis.core.printable import count_noun, printable
 from epicrisis.core.references import name_document
 from epicrisis.core.types import Question
-from epicrisis.library.document_list import DocumentEntry, DocumentFilter, list_documents
-from epicrisis.server.errors import NotFound
-from epicrisis.server.reading import offload
-from epicrisis.server.resources import OpenLibrary, RequestSettings
-from epicrisis.server.shelves import Shelves, find_store
-from epicrisis.server.users import Caller
+from epicrisis.library.core.document_list import DocumentEntry, DocumentFilter, list_documents
+from epicrisis.server.base.errors import NotFound
+from epicrisis.server.base.users import Caller
+from epicrisis.server.libraries.reading import offload
+from epicrisis.server.libraries.resources import OpenLibrary, RequestSettings
+from epicrisis.server.libraries.shelves import Shelves, find_store
 
 OFFERED = 3
 """Questions of a library that the ask page offers."""

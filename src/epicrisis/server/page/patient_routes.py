@@ -9,8 +9,10 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from epicrisis.library.patients import PatientRecord
-from epicrisis.server.errors import NotFound
+from epicrisis.library.core.patients import PatientRecord
+from epicrisis.server.base.errors import NotFound
+from epicrisis.server.base.users import Caller, CurrentCaller
+from epicrisis.server.libraries.reading import DocumentText, LibraryReader, PatientBody
 from epicrisis.server.page.answer_routes import AnswerPages
 from epicrisis.server.page.document_view import DocumentView, build_document_view
 from epicrisis.server.page.page_route import is_part
@@ -22,9 +24,7 @@ from epicrisis.server.page.patient_view import (
 )
 from epicrisis.server.page.question_form import FormFields
 from epicrisis.server.page.rendering import html_response, render
-from epicrisis.server.reading import DocumentText, LibraryReader, PatientBody
-from epicrisis.server.stored_answers import StoredAnswer
-from epicrisis.server.users import Caller, CurrentCaller
+from epicrisis.server.state.stored_answers import StoredAnswer
 
 
 def add_patient_pages(router: APIRouter, pages: AnswerPages) -> None:

@@ -20,14 +20,14 @@ from epicrisis.core.types import Passage
 from epicrisis.records.fact_questions.record import PatientFacts, read_fact_record
 from epicrisis.report.study_table import list_shown_citations
 from epicrisis.retrieval.hospital_stays import HospitalStay, NoteTime, format_day, group_stays
+from epicrisis.server.libraries.reading import NoteEntry, PatientNotes
 from epicrisis.server.page.measurements import (
     NO_MEASUREMENTS,
     Measurements,
     describe_chart,
     list_measurements,
 )
-from epicrisis.server.reading import NoteEntry, PatientNotes
-from epicrisis.server.stored_answers import StoredAnswer
+from epicrisis.server.state.stored_answers import StoredAnswer
 
 MAX_KEY_NOTES = 4
 _KEY_WORDS = ("discharge summary", "letter", "discharge", "admission", "consult")

@@ -25,12 +25,12 @@ from starlette.responses import Response
 from epicrisis.core.references import list_page_starts
 from epicrisis.core.types import Origin, Passage
 from epicrisis.corpus import sandbox
-from epicrisis.corpus.pdf_pages import PageWords, fold_letters
-from epicrisis.library.checked_store import CheckedStore
-from epicrisis.server.errors import NotFound, ServerBusy
+from epicrisis.corpus.documents.pdf_pages import PageWords, fold_letters
+from epicrisis.library.core.checked_store import CheckedStore
+from epicrisis.server.base.errors import NotFound, ServerBusy
+from epicrisis.server.libraries.reading import offload
+from epicrisis.server.libraries.resources import OpenLibrary
 from epicrisis.server.page.document_view import DocumentView, Highlight, read_span
-from epicrisis.server.reading import offload
-from epicrisis.server.resources import OpenLibrary
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -12,10 +12,10 @@ from pydantic import BaseModel, ValidationError
 from epicrisis.answering.strategy import find_strategy
 from epicrisis.core.errors import InputError
 from epicrisis.core.printable import printable
-from epicrisis.server.questions import QuestionBody
-from epicrisis.server.reading import PatientBody, ReadBody
-from epicrisis.server.resources import OpenLibrary, Resources
-from epicrisis.server.users import Caller
+from epicrisis.server.base.users import Caller
+from epicrisis.server.libraries.questions import QuestionBody
+from epicrisis.server.libraries.reading import PatientBody, ReadBody
+from epicrisis.server.libraries.resources import OpenLibrary, Resources
 
 _FIELDS = ("question", "library", "patient", "break_glass", "options", "strategy", "k", "since", "types", "document")
 _SETTINGS = ("strategy", "k", "since")

@@ -15,6 +15,7 @@ from epicrisis.core.printable import count_noun, format_seconds
 from epicrisis.core.prompts import MARK_LABELS
 from epicrisis.core.references import name_document
 from epicrisis.report.templates import build_environment
+from epicrisis.server.base.users import LOCAL, Caller
 from epicrisis.server.page.evidence_map import STATEMENT_LABELS
 from epicrisis.server.page.plain_words import (
     format_moment,
@@ -23,7 +24,6 @@ from epicrisis.server.page.plain_words import (
     make_sentence,
 )
 from epicrisis.server.page.static_files import static_address
-from epicrisis.server.users import LOCAL, Caller
 
 if TYPE_CHECKING:
     from jinja2 import Environment

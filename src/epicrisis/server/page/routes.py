@@ -10,8 +10,11 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from epicrisis.server.api import PREFIX, DataResponse
-from epicrisis.server.errors import NotFound
+from epicrisis.server.api.question_api import PREFIX, DataResponse
+from epicrisis.server.base.errors import NotFound
+from epicrisis.server.base.users import CurrentCaller
+from epicrisis.server.libraries.questions import Questions
+from epicrisis.server.libraries.shelves import Shelves
 from epicrisis.server.page.answer_routes import AnswerPages, add_answer_pages, add_source_pages
 from epicrisis.server.page.asking import add_asking
 from epicrisis.server.page.library_routes import add_library_pages
@@ -22,11 +25,8 @@ from epicrisis.server.page.question_form import build_form
 from epicrisis.server.page.rendering import html_response, render
 from epicrisis.server.page.static_files import read_static_files
 from epicrisis.server.page.upload_routes import add_upload_pages
-from epicrisis.server.questions import Questions
-from epicrisis.server.shelves import Shelves
-from epicrisis.server.stored_answers import AnswerStore
-from epicrisis.server.uploads import Uploads
-from epicrisis.server.users import CurrentCaller
+from epicrisis.server.state.stored_answers import AnswerStore
+from epicrisis.server.work.uploads import Uploads
 
 _STATIC_HEADERS = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
 

@@ -12,8 +12,7 @@ from urllib.parse import parse_qsl, urlencode
 from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import RedirectResponse, Response
 
-from epicrisis.server.errors import ProviderFailed
-from epicrisis.server.guards import (
+from epicrisis.server.api.guards import (
     RETURN_FIELD,
     SIGN_IN_PATH,
     WRONG_KEYS_PER_MINUTE,
@@ -22,12 +21,13 @@ from epicrisis.server.guards import (
     find_own_path,
     name_cookie,
 )
-from epicrisis.server.identity_provider import CALLBACK_PATH, START_PATH, STATE_SECONDS, IdentityProvider
+from epicrisis.server.base.errors import ProviderFailed
+from epicrisis.server.base.public_address import PublicAddress
+from epicrisis.server.base.users import Caller, UserStore, hash_key
+from epicrisis.server.identity.identity_provider import CALLBACK_PATH, START_PATH, STATE_SECONDS, IdentityProvider
 from epicrisis.server.page.page_route import PageRoute
 from epicrisis.server.page.rendering import html_response, render
-from epicrisis.server.public_address import PublicAddress
-from epicrisis.server.sessions import Sessions
-from epicrisis.server.users import Caller, UserStore, hash_key
+from epicrisis.server.state.sessions import Sessions
 
 SIGN_OUT_PATH = "/sign-out"
 STATE_COOKIE = "epicrisis_sign_in"

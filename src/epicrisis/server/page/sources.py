@@ -9,7 +9,9 @@ from epicrisis.core.references import list_page_starts
 from epicrisis.core.studies import StudyRow
 from epicrisis.core.types import Passage
 from epicrisis.report.study_table import build_study_table, list_shown_citations
-from epicrisis.server.errors import NotFound
+from epicrisis.server.base.errors import NotFound
+from epicrisis.server.libraries.reading import read_documents
+from epicrisis.server.libraries.resources import OpenLibrary
 from epicrisis.server.page.document_view import (
     DocumentView,
     Highlight,
@@ -18,9 +20,7 @@ from epicrisis.server.page.document_view import (
 )
 from epicrisis.server.page.evidence_map import list_ranked_documents, list_ranked_passages
 from epicrisis.server.page.pdf_view import PageImage, PdfViewer, find_file
-from epicrisis.server.reading import read_documents
-from epicrisis.server.resources import OpenLibrary
-from epicrisis.server.stored_answers import StoredAnswer
+from epicrisis.server.state.stored_answers import StoredAnswer
 
 CHANGED = "The document in the library has changed since this answer. You see the passages as they were read."
 

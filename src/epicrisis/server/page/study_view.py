@@ -19,7 +19,7 @@ from epicrisis.core.printable import printable
 from epicrisis.core.studies import StudyRow
 from epicrisis.core.types import Passage, SupportState
 from epicrisis.server.page.document_view import Highlight, TextPiece, build_document_view
-from epicrisis.server.stored_answers import touches
+from epicrisis.server.state.stored_answers import touches
 
 CONTEXT_CHARACTERS = 200
 """Most characters shown before and after the sentence. Cuts are marked, and the document has the rest."""

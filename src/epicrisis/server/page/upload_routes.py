@@ -9,17 +9,17 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from epicrisis.corpus.readers import list_suffixes
-from epicrisis.server.errors import NotFound
+from epicrisis.corpus.readers.sources import list_suffixes
+from epicrisis.server.api.upload_api import follow_upload
+from epicrisis.server.base.errors import NotFound
+from epicrisis.server.base.users import Caller, CurrentCaller
+from epicrisis.server.libraries.shelves import may_maintain
+from epicrisis.server.libraries.streaming import EventStream, keep_alive
 from epicrisis.server.page.library_view import format_bytes
 from epicrisis.server.page.live import frame
 from epicrisis.server.page.page_route import is_part
 from epicrisis.server.page.rendering import html_response, render
-from epicrisis.server.shelves import may_maintain
-from epicrisis.server.streaming import EventStream, keep_alive
-from epicrisis.server.upload_api import follow_upload
-from epicrisis.server.uploads import Uploads, UploadStatus
-from epicrisis.server.users import Caller, CurrentCaller
+from epicrisis.server.work.uploads import Uploads, UploadStatus
 
 SHOWN_UPLOADS = 10
 

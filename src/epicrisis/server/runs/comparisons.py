@@ -32,10 +32,10 @@ from epicrisis.pipeline.recording.record import RunRecord
 from epicrisis.report.answer_content import build_answer_content, describe_choice
 from epicrisis.report.figures import PlotFigure, plot_figures
 from epicrisis.report.table_cells import table_csv, table_rows, with_minus
-from epicrisis.server.errors import NotFound
+from epicrisis.server.base.errors import NotFound
+from epicrisis.server.base.users import Caller, CurrentCaller
 from epicrisis.server.page.rendering import HEADERS, html_response, render
 from epicrisis.server.runs.run_routes import RunFolder
-from epicrisis.server.users import Caller, CurrentCaller
 
 CHANGE_LABELS: Mapping[CaseChange, str] = {
     "lost": "right, then wrong or no answer",

@@ -17,7 +17,8 @@ from epicrisis.core.printable import printable
 from epicrisis.evaluation.grading.human_verdicts import CRITERIA
 from epicrisis.evaluation.grading.review_file import dump_review, dump_verdict_table
 from epicrisis.privacy.access_log import AccessLog, AccessOutcome
-from epicrisis.server.errors import AccessDenied, NotFound, describe_error
+from epicrisis.server.base.errors import AccessDenied, NotFound, describe_error
+from epicrisis.server.base.users import LOCAL, Caller, CurrentCaller, UserStore
 from epicrisis.server.page.rendering import HEADERS, html_response, render
 from epicrisis.server.runs.review_answers import MAX_QUESTIONS, ReviewRequest, make_review
 from epicrisis.server.runs.review_forms import MAX_REMARK_CHARACTERS, StartForm, VerdictForm
@@ -31,8 +32,7 @@ from epicrisis.server.runs.review_view import (
 )
 from epicrisis.server.runs.reviews import BlindReview, ReviewState, ReviewStore, ReviewTurn, ReviewVerdict
 from epicrisis.server.runs.run_routes import NO_FOLDER, RunFolder, reads_every_patient
-from epicrisis.server.sessions import Sessions
-from epicrisis.server.users import LOCAL, Caller, CurrentCaller, UserStore
+from epicrisis.server.state.sessions import Sessions
 
 _NO_CHOICE = "choose which answer is better, or that they are the same"
 

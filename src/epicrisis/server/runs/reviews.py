@@ -36,12 +36,12 @@ from epicrisis.evaluation.grading.human_verdicts import (
     PresentationOrder,
     swap_places,
 )
-from epicrisis.server.errors import NotFound
-from epicrisis.server.item_folder import ItemFolder
-from epicrisis.server.state import REVIEW_PLAN as PLAN
+from epicrisis.server.base.errors import NotFound
+from epicrisis.server.base.item_folder import ItemFolder
+from epicrisis.server.state.state import REVIEW_PLAN as PLAN
 
 if TYPE_CHECKING:
-    from epicrisis.server.shared_state.items import ItemTable
+    from epicrisis.server.state.shared_state.items import ItemTable
 
 ITEMS, VERDICTS = "items.json", "verdicts.jsonl"
 MAX_IN_MEMORY = 16

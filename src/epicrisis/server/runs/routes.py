@@ -13,8 +13,8 @@ from epicrisis.server.runs.comparisons import add_comparison_pages
 from epicrisis.server.runs.review_routes import ReviewPages, add_review_pages
 from epicrisis.server.runs.reviews import ReviewStore
 from epicrisis.server.runs.run_routes import RunFolder, add_run_pages, make_run_routes
-from epicrisis.server.sessions import Sessions
-from epicrisis.server.state import ServerState
+from epicrisis.server.state.sessions import Sessions
+from epicrisis.server.state.state import ServerState
 
 
 def add_run_routes(app: FastAPI, folder: Path | None, state: ServerState | None, sessions: Sessions | None) -> None:

@@ -16,10 +16,10 @@ from epicrisis.evaluation.experiments.run_findings import read_findings
 from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, RunManifest, read_manifest
 from epicrisis.privacy.access_log import AccessLog, AccessOutcome, build_entry
 from epicrisis.report.page import render_page
-from epicrisis.server.api import PREFIX, DataResponse
-from epicrisis.server.errors import NotFound
+from epicrisis.server.api.question_api import PREFIX, DataResponse
+from epicrisis.server.base.errors import NotFound
+from epicrisis.server.base.users import Caller, CurrentCaller
 from epicrisis.server.page.rendering import HEADERS, html_response, render
-from epicrisis.server.users import Caller, CurrentCaller
 from epicrisis.system.json_lines import read_lines
 
 REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"

@@ -32,7 +32,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from epicrisis.core.printable import agree, count_noun
 from epicrisis.core.types import Document, EvidenceSpan, Question
-from epicrisis.corpus.reader_base import ReaderItem, path_error
+from epicrisis.corpus.base.reader_base import ReaderItem, path_error
 from epicrisis.evaluation.datasets.patient_records.source import (
     DISCHARGE,
     NOTE_FILES,

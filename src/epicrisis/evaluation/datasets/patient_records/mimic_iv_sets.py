@@ -34,10 +34,10 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 from epicrisis.core.errors import InputError
 from epicrisis.core.printable import agree, count_noun
 from epicrisis.core.types import Question
-from epicrisis.corpus import jsonl
-from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, build_documents
-from epicrisis.corpus.note_tables import MIMIC_NOTE_TYPES
-from epicrisis.corpus.reader_base import ReaderItem, path_error, printable_path
+from epicrisis.corpus.base import jsonl
+from epicrisis.corpus.base.reader_base import ReaderItem, path_error, printable_path
+from epicrisis.corpus.records.note_documents import ClinicalNote, NoteCleaning, build_documents
+from epicrisis.corpus.records.note_tables import MIMIC_NOTE_TYPES
 from epicrisis.evaluation.datasets.dataset import require_readable
 from epicrisis.evaluation.datasets.patient_records.source import (
     DISCHARGE,

@@ -16,9 +16,15 @@ from typing import Any
 from pydantic import ValidationError
 
 from epicrisis.core.types import Document, Question
-from epicrisis.corpus.note_documents import ClinicalNote, NoteCleaning, NoteSource, build_documents, normalize_id
-from epicrisis.corpus.note_tables import note_source
-from epicrisis.corpus.reader_base import FileRemark, ReaderItem, Skipped, path_error
+from epicrisis.corpus.base.reader_base import FileRemark, ReaderItem, Skipped, path_error
+from epicrisis.corpus.records.note_documents import (
+    ClinicalNote,
+    NoteCleaning,
+    NoteSource,
+    build_documents,
+    normalize_id,
+)
+from epicrisis.corpus.records.note_tables import note_source
 from epicrisis.evaluation.datasets.dataset import read_content
 
 NOTE_FILES = ("discharge.csv", "radiology.csv", "noteevents.csv")

@@ -21,7 +21,7 @@ from typing import Any
 from epicrisis.core.errors import InputError, StorageError
 from epicrisis.core.printable import printable_json
 from epicrisis.core.serialization import to_json
-from epicrisis.corpus.reader_base import os_error_reason, printable_path
+from epicrisis.corpus.base.reader_base import os_error_reason, printable_path
 from epicrisis.evaluation.grading.computed_answers import PARTS_SEPARATOR
 from epicrisis.evaluation.synthesis.patient_records.ccda_documents import build_document
 from epicrisis.evaluation.synthesis.patient_records.chart_entries import list_entries

@@ -1,0 +1,1 @@
+"""Articles of literature databases: JATS, PubMed, MedCPT and MedRAG, and their retractions"""

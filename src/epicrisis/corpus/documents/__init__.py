@@ -1,0 +1,1 @@
+"""Single documents: PDF, Office, HTML, LaTeX"""

@@ -1,0 +1,1 @@
+"""Patient records: notes, FHIR, C-CDA, HL7 v2, OMOP and MIMIC"""

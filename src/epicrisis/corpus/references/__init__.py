@@ -1,0 +1,1 @@
+"""Entries of reference managers, and the text formats that hold them"""

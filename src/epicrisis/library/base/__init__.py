@@ -1,0 +1,1 @@
+"""What all parts of a library share: its manifest, tables of passages, errors of engines, names of people"""

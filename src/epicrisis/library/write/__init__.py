@@ -1,0 +1,1 @@
+"""Additions, removals, copies, exports, and checks of a library's health"""

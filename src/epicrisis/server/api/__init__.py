@@ -1,0 +1,1 @@
+"""The interfaces for other programs: /api/v1, OpenAI's, and the Model Context Protocol"""

@@ -1,0 +1,1 @@
+"""Signing in with a hospital's identity provider"""

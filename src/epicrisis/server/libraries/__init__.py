@@ -1,0 +1,1 @@
+"""Open libraries, who may read them, and questions to them"""

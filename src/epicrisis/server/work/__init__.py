@@ -1,0 +1,1 @@
+"""What goes on in the background: jobs and imports of uploads"""
