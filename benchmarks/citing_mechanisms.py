@@ -19,13 +19,13 @@ from pubmedqa_answers import library_in
 
 from epicrisis.core.answers import Citation
 from epicrisis.core.types import Question, Scope
-from epicrisis.corpus.readers.questions import read_questions
+from epicrisis.corpus.readers.question_files import read_questions
 from epicrisis.evaluation.experiments.placement import place_keys
-from epicrisis.pipeline.evidence import build_context
 from epicrisis.pipeline.overrides import RunOverrides
 from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.pipeline.question_evidence import build_context
+from epicrisis.pipeline.recording.answer_record import RunRecord, read_records
 from epicrisis.pipeline.recording.case import Case
-from epicrisis.pipeline.recording.record import RunRecord, read_records
 from epicrisis.pipeline.recording.runner import RecordStore, answer_cases
 from epicrisis.settings.configuration import load_settings
 

@@ -39,7 +39,7 @@ from typing import Any, get_args
 from literature_retrieval import sentences_of
 
 from epicrisis.answering.citations import build_citation
-from epicrisis.answering.support import GivenDocuments, check_answer, decide
+from epicrisis.answering.claim_support import GivenDocuments, check_answer, decide
 from epicrisis.answering.verifiers import ChatVerifier, NliVerifier, read_med_v1
 from epicrisis.core.answers import Answer, Claim, Quotation
 from epicrisis.core.prompts import Prompt

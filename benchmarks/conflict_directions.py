@@ -41,7 +41,7 @@ from epicrisis.reading.comparisons import Comparison, read_comparison
 from epicrisis.reading.direction_rules import Direction, find_direction
 from epicrisis.reading.directions import find_effect, read_effect
 from epicrisis.retrieval.sentence_ranking import SentenceRanker
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 
 RESAMPLES = 10_000
 LABELS: dict[str, Direction] = {

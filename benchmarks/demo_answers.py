@@ -28,7 +28,7 @@ from typing import Literal
 
 from epicrisis.core.answers import Answer, Notice
 from epicrisis.core.printable import printable
-from epicrisis.pipeline.recording.record import read_records
+from epicrisis.pipeline.recording.answer_record import read_records
 from epicrisis.report.answer_content import build_answer_content
 
 OPEN_ANSWERS: Mapping[str, tuple[re.Pattern[str], ...]] = {

@@ -28,7 +28,7 @@ from epicrisis.core.types import Document, Question
 from epicrisis.corpus.base.chunking import find_sentences
 from epicrisis.evaluation.analysis.table_text import format_table
 from epicrisis.evaluation.datasets.load import load_dataset
-from epicrisis.evaluation.experiments.experiment import Grid, Request
+from epicrisis.evaluation.experiments.definition import Grid, Request
 from epicrisis.evaluation.experiments.planning import add_set_documents, plan_experiment
 from epicrisis.evaluation.experiments.registry import find_experiment
 from epicrisis.evaluation.experiments.run_findings import read_findings

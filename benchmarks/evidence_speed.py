@@ -19,7 +19,7 @@ import numpy as np
 from evidence_sentences import load_scifact
 
 from epicrisis.core.types import Scope
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.pipeline.components import open_library_search
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.configuration import load_settings

@@ -24,14 +24,14 @@ from typing import Any
 
 from epicrisis.core.types import Scope
 from epicrisis.corpus.readers.sources import read_sources
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.patients import Roster
 from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.library.write.record_removal import find_documents
 from epicrisis.operations.forgetting import forgetting
 from epicrisis.operations.forgetting.forgetting import Places, forget_patients
 from epicrisis.privacy.record_access import SystemUser
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 
 USER = SystemUser("benchmark", "uid:0")
 KILLS: tuple[tuple[str, str], ...] = (
@@ -49,7 +49,7 @@ KILLS: tuple[tuple[str, str], ...] = (
 
 def build(folder: Path, patients: int) -> None:
     """Write records, library and answers."""
-    from epicrisis.evaluation.synthesis.patient_records.record_files import write_records
+    from epicrisis.evaluation.synthesis.patient_records.record_folder import write_records
 
     write_records(folder / "records", patients, (4_000,), seed=0)
     encoder = HashingEncoder()

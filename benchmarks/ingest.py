@@ -14,7 +14,7 @@ from pathlib import Path
 from epicrisis.core.protocols import Encoder
 from epicrisis.core.types import Document, Passage, Scope
 from epicrisis.corpus.readers.sources import read_sources
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.write.ingest import add_documents
 from epicrisis.library.write.ingest_batches import IngestReport
 from epicrisis.models.encoders import load_encoder

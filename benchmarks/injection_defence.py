@@ -17,13 +17,13 @@ from pathlib import Path
 
 from epicrisis.answering.structured_request import ModelClient, Sampling
 from epicrisis.core.types import Passage, Question, Scope
-from epicrisis.corpus.readers.questions import read_questions
+from epicrisis.corpus.readers.question_files import read_questions
 from epicrisis.corpus.readers.sources import read_sources
 from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.models.encoders import load_encoder
-from epicrisis.pipeline.evidence import build_context
 from epicrisis.pipeline.pipeline import Pipeline
-from epicrisis.pipeline.recording.record import RunRecord, read_records
+from epicrisis.pipeline.question_evidence import build_context
+from epicrisis.pipeline.recording.answer_record import RunRecord, read_records
 from epicrisis.pipeline.recording.runner import RecordStore, answer_cases
 from epicrisis.settings.configuration import load_settings
 from epicrisis.settings.settings import Settings

@@ -37,13 +37,13 @@ from epicrisis.core.types import Document, Scope, SearchMode
 from epicrisis.corpus.base.reader_base import EncodedDocument
 from epicrisis.library.base.remote_store import is_in_database
 from epicrisis.library.base.splitters import split_document
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.engines import lance_table
-from epicrisis.library.engines.tables import TableEngine
+from epicrisis.library.engines.engine_choice import TableEngine
 from epicrisis.library.write.ingest import add_documents, content_hash
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.system.remote_libraries import library_folder
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 
 DIMENSIONS = 384
 CENTRES = 2000

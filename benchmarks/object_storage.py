@@ -29,11 +29,11 @@ import numpy as np
 from large_library import DIMENSIONS, QueryEncoder, documents, make_queries
 
 from epicrisis.core.types import Scope, SearchMode
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.write.ingest import add_documents
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.system.remote_libraries import library_folder
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from epicrisis.testing.stores import build_stored_document
 from tests.support.s3_server import BUCKET, S3Server, run_s3_server, set_environment
 from tests.support.shared_writer_child import create_library
@@ -68,7 +68,9 @@ def measure_speed(count: int, folder: Path) -> None:
     show("open the first time (download)", lambda: LibraryStore.open(copy).close())
     # Another process of the same machine: the newest version is asked for.
     for name, place in (("local", folder / "local"), ("object storage", copy)):
-        code = f"from epicrisis.library.core.library import LibraryStore; LibraryStore.open({str(place)!r}).close()"
+        code = (
+            f"from epicrisis.library.core.library_store import LibraryStore; LibraryStore.open({str(place)!r}).close()"
+        )
         for _ in range(3):
             show(
                 f"open again in a new process, {name}",

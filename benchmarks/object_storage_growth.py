@@ -26,7 +26,7 @@ import numpy as np
 from large_library import DIMENSIONS, QueryEncoder, make_queries
 
 from epicrisis.core.types import Scope, SearchMode
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.object_storage.object_store import ObjectStore
 from epicrisis.library.object_storage.replica import find_replica, refresh_replica
 from epicrisis.library.object_storage.shared_writer import SharedWriter

@@ -24,7 +24,7 @@ from large_library import DIMENSIONS, QueryEncoder, create_library, documents, m
 
 from epicrisis.core.types import Scope, SearchMode
 from epicrisis.corpus.base.reader_base import EncodedDocument
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.patients import Roster
 from epicrisis.library.write.ingest import add_documents
 from epicrisis.pipeline.components import LibrarySearch
@@ -32,7 +32,7 @@ from epicrisis.pipeline.passage_search import search_passages
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.configuration import load_settings
 from epicrisis.system.remote_libraries import library_folder
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 
 REPEATS = 100
 WITHOUT_ENCRYPTION = "sslmode=disable&gssencmode=disable"

@@ -32,14 +32,14 @@ from epicrisis.answering.strategies.rag import rag
 from epicrisis.answering.strategy_context import Context
 from epicrisis.core.answers import Answer, Event, ModelCalled, Usage
 from epicrisis.core.types import Document, Question, Ranking, Scope
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.models.chat.embedded import EmbeddedModel
 from epicrisis.models.model_files import find_model
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.configuration import load_settings
 from epicrisis.settings.settings import AnswerOptions
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 
 MOST = 1.15
 LEAST_SHARED = 0.2

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from epicrisis.core.types import Question, Scope, SearchMode
-from epicrisis.corpus.readers.questions import read_questions
+from epicrisis.corpus.readers.question_files import read_questions
 from epicrisis.corpus.readers.sources import read_sources
 from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.models.encoders import load_encoder

@@ -185,7 +185,7 @@ def write_questions(path: Path, count: int, library: Path | None = None) -> None
     topics = ["does aspirin lower the risk there"]
     if library is not None:
         from epicrisis.core.types import Scope
-        from epicrisis.library.core.library import LibraryStore
+        from epicrisis.library.core.library_store import LibraryStore
         from epicrisis.library.core.passage_lookup import sample_passages
 
         with LibraryStore.open(library) as store:

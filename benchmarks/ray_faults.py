@@ -27,8 +27,8 @@ from pathlib import Path
 import numpy as np
 
 from epicrisis.core.types import Document
-from epicrisis.library.core.library import LibraryStore
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.library.core.library_store import LibraryStore
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from tests.support.node_networks import HEAD, NODES, make_namespaces, set_link
 from tests.support.ray_cluster import ENCODER, RayCluster, install_encoder, make_documents, make_environment
 

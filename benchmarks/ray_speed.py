@@ -34,9 +34,9 @@ from large_library import DIMENSIONS, documents
 from epicrisis.core.protocols import Vectors
 from epicrisis.core.types import Document
 from epicrisis.corpus.base.reader_base import EncodedDocument, ReaderItem
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.write.ingest import add_documents, open_or_create
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from tests.support.ray_cluster import make_environment
 
 ROUNDS = 2

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from epicrisis.core.protocols import Encoder
 from epicrisis.core.types import Document, Scope
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.models.encoders import load_encoder
 from epicrisis.retrieval.retriever import Retriever

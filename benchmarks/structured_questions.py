@@ -31,7 +31,7 @@ from epicrisis.core.types import Passage, Question, Scope
 from epicrisis.evaluation.analysis.statistics import wilson
 from epicrisis.evaluation.grading.computed_answers import grade_computed
 from epicrisis.evaluation.synthesis.patient_records.entry_questions import StructuredQuestion
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.pipeline.components import LibrarySearch
 from epicrisis.pipeline.pipeline import Pipeline
@@ -41,7 +41,7 @@ from epicrisis.records.fact_questions.question_rules import plan_by_rules
 from epicrisis.records.fact_questions.record import read_fact_record
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.settings import Settings
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from tests.support.structured_questions import GeneratedFacts, generate_record
 from tests.support.value_questions import TRAPS
 

@@ -29,7 +29,7 @@ from epicrisis.evaluation.analysis.statistics import Difference, Mean
 from epicrisis.evaluation.experiments.positions import AVERAGED_BASELINE
 from epicrisis.evaluation.experiments.run_findings import read_findings
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.pipeline.recording.record import read_records
+from epicrisis.pipeline.recording.answer_record import read_records
 from tests.support.hostile import HostileServer
 from tests.support.position_biased_reader import KeyPassage, hash_to_unit_interval, position_biased_reader, u_curve
 

@@ -15,7 +15,7 @@ import pytest
 
 from epicrisis.core.protocols import Encoder
 from epicrisis.core.types import Question
-from epicrisis.corpus.readers.questions import read_questions
+from epicrisis.corpus.readers.question_files import read_questions
 from epicrisis.corpus.readers.sources import read_sources
 from epicrisis.evaluation.datasets.load import FOLDER as DATASETS
 from epicrisis.library.core.library_parts import REPLIES
@@ -28,7 +28,7 @@ from tests.support import s3_server
 from tests.support.open_libraries import close_libraries
 
 if TYPE_CHECKING:
-    from epicrisis.library.core.library import LibraryStore
+    from epicrisis.library.core.library_store import LibraryStore
 
 
 # How long an example takes on a busy machine says nothing of the code.
@@ -151,7 +151,7 @@ def encoder(model_home: Path) -> Encoder:
 @pytest.fixture(scope="session")
 def pubmedqa_library(tmp_path_factory: pytest.TempPathFactory, data_folder: Path, encoder: Encoder) -> LibraryStore:
     """The 1,000 PubMedQA abstracts: `CONTEXTS` alone, no title and no conclusion; read-only."""
-    from epicrisis.library.core.library import LibraryStore
+    from epicrisis.library.core.library_store import LibraryStore
     from epicrisis.library.write.ingest import add_documents, open_or_create
 
     path = tmp_path_factory.mktemp("pubmedqa") / "library"

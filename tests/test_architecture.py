@@ -181,7 +181,7 @@ def test_allowed_shapes_are_no_fault(tmp_path: Path) -> None:
         tmp_path,
         {
             "__init__.py": '"""Root."""\n__version__ = "1"',
-            "cli/app.py": "print('x')",
+            "cli/program.py": "print('x')",
             "library/__init__.py": '"""A face."""',
         },
     )

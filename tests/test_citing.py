@@ -16,13 +16,13 @@ from epicrisis.core.answers import Answer, AnswerStarted, MapStarted, Notice
 from epicrisis.core.protocols import ChatRequest, StoredDocument
 from epicrisis.core.types import Document, Hit, Passage, Question, Ranking
 from epicrisis.corpus.base.chunking import find_sentences
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.pipeline.components import LibrarySearch, describe_optional_prompts
 from epicrisis.pipeline.overrides import RunOverrides
 from epicrisis.pipeline.pipeline import Pipeline
-from epicrisis.pipeline.plan.planning import plan_questions
-from epicrisis.pipeline.recording.record import read_records
+from epicrisis.pipeline.plan.strategy_plans import plan_questions
+from epicrisis.pipeline.recording.answer_record import read_records
 from epicrisis.pipeline.recording.runner import RecordStore
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.settings import ROLES, Settings

@@ -10,7 +10,7 @@ from epicrisis.core.clinical_facts import FACTS, ClinicalFact, read_facts, write
 from epicrisis.core.types import Document
 from epicrisis.corpus.base.chunking import build_passages
 from epicrisis.library.base.splitters import split_document
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 
 CREATININE = ClinicalFact(
     "laboratory",

@@ -22,19 +22,19 @@ from epicrisis.core.prompts import unfence
 from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.serialization import to_json
 from epicrisis.core.types import Document, Question
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.pipeline.components import LibrarySearch
 from epicrisis.pipeline.overrides import NO_OVERRIDES, RunOverrides
 from epicrisis.pipeline.pipeline import Pipeline
-from epicrisis.pipeline.plan.planning import plan_questions
-from epicrisis.pipeline.recording.record import read_records
+from epicrisis.pipeline.plan.strategy_plans import plan_questions
+from epicrisis.pipeline.recording.answer_record import read_records
 from epicrisis.pipeline.recording.runner import RecordStore
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from tests.support.replies import fill
 from tests.support.strategies import NOT_FOUND
 

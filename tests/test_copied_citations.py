@@ -8,7 +8,7 @@ from pathlib import Path
 from epicrisis import Library
 from epicrisis.core.types import Document, Passage
 from epicrisis.pipeline.evidence_selection import resolve_time_restriction
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 
 COPIED = (
     "Swallow study showed silent aspiration of thin liquids, and a thickened diet was recommended by the therapist."

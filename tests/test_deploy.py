@@ -17,7 +17,7 @@ import pytest
 import typer.main
 import yaml  # type: ignore[import-untyped]
 
-from epicrisis.cli.app import app
+from epicrisis.cli.program import app
 from epicrisis.server.app import STOP_SECONDS, create_app
 from epicrisis.settings.configuration import load_settings
 from tests.support import deployment

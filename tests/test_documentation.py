@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from epicrisis.cli.app import app
+from epicrisis.cli.program import app
 from epicrisis.settings.settings import Settings
 
 ROOT = Path(__file__).parents[1]

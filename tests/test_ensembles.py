@@ -13,16 +13,16 @@ from epicrisis.core.answers import Answer, ExamplesFound, ModelCalled, Notice
 from epicrisis.core.errors import InputError, SettingsError
 from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.types import Document, Question
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.write.ingest import add_documents
 from epicrisis.pipeline.components import ExampleSearch, LibrarySearch
 from epicrisis.pipeline.pipeline import Pipeline
-from epicrisis.pipeline.plan.planning import plan_questions
+from epicrisis.pipeline.plan.strategy_plans import plan_questions
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.configuration import load_settings
 from epicrisis.settings.settings import Settings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from tests.support.replies import fill
 
 OPTIONS = {"A": "gout", "B": "scurvy", "C": "rickets", "D": "measles"}

@@ -13,7 +13,7 @@ from epicrisis.core.answers import Answer, Notice, Retrieved
 from epicrisis.core.errors import InputError
 from epicrisis.core.prompts import TIME_ORDER_STATEMENT
 from epicrisis.core.types import Document, Question, Ranking
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.pipeline.components import LibrarySearch
 from epicrisis.pipeline.overrides import NO_OVERRIDES, RunOverrides
@@ -23,7 +23,7 @@ from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from tests.support.strategies import NOT_FOUND, items_of
 
 ENCODER = HashingEncoder(64)

@@ -21,7 +21,7 @@ from epicrisis.report.answer_content import build_answer_content
 from epicrisis.retrieval.id_rankings import SearchableStore
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.settings import Settings
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from tests.support.patient_records import ENCODER, OPTIONS, PATIENTS, library, question, ward, word
 from tests.test_complete_record_retry import NOTES
 

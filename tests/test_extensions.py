@@ -23,7 +23,7 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch, entry: str) -> None:
 
 def test_encoder_of_package_is_found_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "theirs" not in list_extensions("encoder")
-    install(tmp_path, monkeypatch, "theirs = epicrisis.testing.encoders:HashingEncoder")
+    install(tmp_path, monkeypatch, "theirs = epicrisis.testing.hashing_encoder:HashingEncoder")
     assert find_package("encoder", "theirs") == "theirs"
     assert load_encoder("theirs", Settings().home).fingerprint.startswith("hashing")
     assert make_extension("reranker", "theirs") is None
@@ -36,6 +36,6 @@ def test_broken_package_is_one_line_with_its_name(tmp_path: Path, monkeypatch: p
 
 
 def test_name_of_catalogue_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(tmp_path, monkeypatch, "medcpt = epicrisis.testing.encoders:HashingEncoder")
+    install(tmp_path, monkeypatch, "medcpt = epicrisis.testing.hashing_encoder:HashingEncoder")
     with pytest.raises(ModelMissing, match="medcpt is not installed"):
         load_encoder("medcpt", tmp_path)

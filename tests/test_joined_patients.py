@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.patient_identities import read_identities
 from epicrisis.library.core.patients import Roster
 from epicrisis.library.write.ingest_batches import IngestReport
 from epicrisis.pipeline.additions import AddOptions, add_files
 from epicrisis.settings.settings import Settings
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from tests.support.ccda_documents import EPIC_ROOT, document, section
 from tests.support.hl7_messages import RADIOLOGY, message, order, pid, result
 

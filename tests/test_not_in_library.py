@@ -12,7 +12,7 @@ from epicrisis import Document, Library
 from epicrisis.core.answers import Answer
 from epicrisis.core.types import Question
 from epicrisis.corpus.base.chunking import find_sentences
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.pipeline.components import LibrarySearch
 from epicrisis.pipeline.overrides import RunOverrides
@@ -21,7 +21,7 @@ from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.configuration import load_settings
 from epicrisis.settings.settings import ROLES
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 
 OBESITY = Document(
     "pubmed:1", "Dapagliflozin reduced cardiovascular events in people with obesity.", title="Dapagliflozin"

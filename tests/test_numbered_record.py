@@ -13,7 +13,7 @@ from epicrisis.core.prompts import unfence
 from epicrisis.core.protocols import ChatRequest, StoredDocument
 from epicrisis.core.types import Passage, Question
 from epicrisis.corpus.base.chunking import find_sentences
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.pipeline.components import LibrarySearch
 from epicrisis.pipeline.pipeline import Pipeline

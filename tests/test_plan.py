@@ -38,7 +38,7 @@ from epicrisis.core.protocols import (
 from epicrisis.core.strategy_names import list_strategy_names
 from epicrisis.core.types import Example, Examples, Passage, Question, Ranking, Scope
 from epicrisis.evaluation.experiments import ensembles, model_comparison
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.models.chat.layers import Layer
 from epicrisis.pipeline.components import LibrarySearch
 from epicrisis.pipeline.overrides import NO_OVERRIDES, RunOverrides
@@ -54,7 +54,7 @@ from epicrisis.pipeline.plan.cost_plan import (
     format_dollars,
 )
 from epicrisis.pipeline.plan.counting_models import CountingModel, PlanningModel, measure_speed, synthetic_reply
-from epicrisis.pipeline.plan.planning import (
+from epicrisis.pipeline.plan.strategy_plans import (
     DEFAULT_STRATEGIES,
     confirmation_question,
     estimate_costs,
@@ -67,7 +67,7 @@ from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.configuration import load_settings
 from epicrisis.settings.settings import Settings
 from epicrisis.testing.chat import ScriptedModel, count_words
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from epicrisis.testing.stores import MemoryStore, hash_content
 from tests.support.experiments import build_cases
 from tests.support.replies import fill
@@ -447,7 +447,7 @@ def test_plan_time_is_unknown_without_speed(monkeypatch: pytest.MonkeyPatch) -> 
 
     settings, store = settings_of(), store_of(papers(12))
     assert planned_for(settings, store, QUESTIONS, "rag").strategies[0].seconds is None
-    monkeypatch.setattr("epicrisis.pipeline.plan.planning.measure_speed", measured)
+    monkeypatch.setattr("epicrisis.pipeline.plan.strategy_plans.measure_speed", measured)
     timed = planned_for(settings, store, QUESTIONS, "rag", timed=True)
     (row,) = timed.strategies
     assert row.seconds is not None
@@ -459,7 +459,7 @@ def test_concurrent_calls_take_time_of_longest(monkeypatch: pytest.MonkeyPatch) 
     async def measured(model: ChatModel) -> Speed:
         return Speed(prompt=1e9, completion=1.0)
 
-    monkeypatch.setattr("epicrisis.pipeline.plan.planning.measure_speed", measured)
+    monkeypatch.setattr("epicrisis.pipeline.plan.strategy_plans.measure_speed", measured)
     settings = settings_of(models={"writer": {"name": REMOTE, "concurrency": 100}}, citing="quotes")
     timed = planned_for(settings, store_of(papers(12)), QUESTIONS[:1], "brief-context", timed=True)
     (row,) = timed.strategies
@@ -475,7 +475,7 @@ def test_plan_time_includes_rate_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     async def measured(model: ChatModel) -> Speed:
         return Speed(prompt=1e9, completion=1e9)
 
-    monkeypatch.setattr("epicrisis.pipeline.plan.planning.measure_speed", measured)
+    monkeypatch.setattr("epicrisis.pipeline.plan.strategy_plans.measure_speed", measured)
     for limit in ("requests_per_minute", "tokens_per_minute"):
         settings = settings_of(models={"writer": {"name": REMOTE, limit: 1}})
         (row,) = planned_for(settings, store_of(papers(3)), QUESTIONS, "rag", timed=True).strategies

@@ -16,7 +16,7 @@ from epicrisis.core.answers import Answer
 from epicrisis.core.prompts import unfence
 from epicrisis.core.protocols import ChatRequest, Encoder
 from epicrisis.core.types import Passage, Question, Ranking, Scope, SearchMode
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.settings import AnswerOptions
 from epicrisis.testing.chat import ScriptedModel

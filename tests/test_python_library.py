@@ -19,7 +19,7 @@ from epicrisis.core.errors import InputError, LibraryError, LibraryMissing, Netw
 from epicrisis.core.protocols import ChatRequest
 from epicrisis.system.local_only import guard_network
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from epicrisis.testing.scorers import TermOverlapReranker
 from epicrisis.testing.stores import MemoryStore
 

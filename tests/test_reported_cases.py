@@ -21,7 +21,7 @@ from epicrisis.core.types import Document, is_retracted, list_article_marks
 from epicrisis.corpus.base.reader_base import FileRemark, ReaderItem, Skipped
 from epicrisis.corpus.readers.sources import read_sources
 from epicrisis.retrieval.question_language import find_language
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 
 
 @dataclass(frozen=True)

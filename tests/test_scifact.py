@@ -12,7 +12,7 @@ from epicrisis.core.types import Scope
 from epicrisis.evaluation.analysis.statistics import estimate_mean
 from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.retrieval.rankings import parse_document_id
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from tests.support.ranking_metrics import ndcg_at_k
 
 PUBLISHED = 0.665

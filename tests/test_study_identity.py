@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from epicrisis.answering.citations import cite
-from epicrisis.answering.conflicts import find_conflicts
+from epicrisis.answering.disagreements import find_conflicts
 from epicrisis.core.answers import Answer, Quotation
 from epicrisis.core.references import build_reference
 from epicrisis.core.study_identity import CitedArticle, group_studies

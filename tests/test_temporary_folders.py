@@ -14,7 +14,7 @@ from filelock import FileLock
 
 from epicrisis.corpus.articles.pubmed import read_files
 from epicrisis.evaluation.datasets.download import download_dataset
-from epicrisis.evaluation.synthesis.patient_records.record_files import write_records
+from epicrisis.evaluation.synthesis.patient_records.record_folder import write_records
 from epicrisis.system.temporary_folders import TemporaryFolder, remove_abandoned_folders
 from tests.evaluation.datasets.hosted import BODY, NAME, hosted
 from tests.support.loopback import Scripted, serving

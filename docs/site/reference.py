@@ -9,12 +9,12 @@ from typing import Any
 import typer
 
 from epicrisis.answering.strategy import list_strategies
-from epicrisis.cli.app import app
+from epicrisis.cli.program import app
 from epicrisis.core import errors
 from epicrisis.corpus.readers import formats
 from epicrisis.corpus.readers import sources as readers
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.base.errors import STATUS, find_status
+from epicrisis.server.base.http_errors import STATUS, find_status
 from epicrisis.server.libraries.resources import Resources
 from epicrisis.settings.configuration import setting_rows
 

@@ -1,5 +1,5 @@
 """`python -m epicrisis` is the command `epicrisis`."""
 
-from epicrisis.cli.app import main
+from epicrisis.cli.program import main
 
 main()

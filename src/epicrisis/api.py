@@ -27,7 +27,7 @@ from epicrisis.core.protocols import ChatModel, Encoder, PassageStore, Reranker
 from epicrisis.core.types import Document, Question, Ranking, SearchMode, SentenceRanking, SplitterName
 from epicrisis.corpus.base.chunking import DEFAULT_OVERLAP
 from epicrisis.library.base.manifest import complete_manifest, read_manifest
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.patients import PatientRecord, Roster, delete_documents, holds_patients
 from epicrisis.models.model_pool import ModelPool, OwnKind
 from epicrisis.pipeline.components import LibrarySearch, load_ingest_encoder, open_library_search

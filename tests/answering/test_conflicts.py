@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from epicrisis.answering.citations import cite
-from epicrisis.answering.conflicts import find_conflicts
+from epicrisis.answering.disagreements import find_conflicts
 from epicrisis.core.answers import Answer, Conflict, PartialAnswer, Quotation, Vote
 from epicrisis.core.serialization import to_json
 from epicrisis.core.types import Passage, Question

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epicrisis.answering.support import GivenDocuments, check_answer, decide
+from epicrisis.answering.claim_support import GivenDocuments, check_answer, decide
 from epicrisis.core.answers import Answer, Citation, Claim, Event, Notice
 from epicrisis.core.protocols import SupportScore, Verifier
 from epicrisis.core.types import AnswerState, Passage, Question, Sentence, SupportCheck, SupportState, UnsupportedPolicy

@@ -12,7 +12,7 @@ from typer.testing import Result
 
 from epicrisis.core.types import Document
 from epicrisis.library.write.ingest import add_documents, open_or_create
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from tests.cli.conftest import Run
 
 pytestmark = pytest.mark.models

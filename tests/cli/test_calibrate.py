@@ -14,7 +14,7 @@ import pytest
 from selectolax.lexbor import LexborHTMLParser
 from typer.testing import CliRunner, Result
 
-from epicrisis.cli.app import app
+from epicrisis.cli.program import app
 from epicrisis.core.protocols import ChatRequest
 from epicrisis.testing.chat import ScriptedModel
 from tests.cli.test_bad_input import assert_one_line

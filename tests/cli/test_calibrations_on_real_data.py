@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from epicrisis.cli.app import app
+from epicrisis.cli.program import app
 from epicrisis.core.types import Question
-from epicrisis.corpus.readers.questions import read_questions
+from epicrisis.corpus.readers.question_files import read_questions
 
 pytestmark = [pytest.mark.data, pytest.mark.models, pytest.mark.long]
 

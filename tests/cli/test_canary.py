@@ -103,7 +103,7 @@ def test_message_about_damaged_line_repeats_no_content(tmp_path: Path) -> None:
 
 def test_message_about_damaged_question_repeats_no_content(tmp_path: Path) -> None:
     from epicrisis.corpus.base.reader_base import Skipped
-    from epicrisis.corpus.readers.questions import read_questions
+    from epicrisis.corpus.readers.question_files import read_questions
 
     path = tmp_path / "questions.jsonl"
     for damaged in plant_canary(QUESTION):

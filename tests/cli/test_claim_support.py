@@ -14,9 +14,9 @@ from epicrisis.core.answers import Answer, ModelCalled
 from epicrisis.core.errors import ModelMissing
 from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.types import Document, Hit, Passage, Question, Ranking, Sentence, SentenceHit, SentenceRanking
-from epicrisis.pipeline.evidence import QuestionEvidence
 from epicrisis.pipeline.overrides import RunOverrides
 from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.pipeline.question_evidence import QuestionEvidence
 from epicrisis.settings.settings import ROLES, ModelsByRole, ModelSettings, Settings
 from epicrisis.testing.chat import ScriptedModel
 from tests.cli.conftest import Run

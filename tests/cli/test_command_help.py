@@ -13,8 +13,8 @@ import typer
 
 from epicrisis import __version__
 from epicrisis.cli import options
-from epicrisis.cli.app import ASK, EVALUATE, LIBRARIES, MODELS, SERVER, app
 from epicrisis.cli.command import SharedOption
+from epicrisis.cli.program import ASK, EVALUATE, LIBRARIES, MODELS, SERVER, app
 from tests.cli.conftest import Run
 
 Path = tuple[str, ...]
@@ -184,7 +184,7 @@ def test_help_of_all_commands_imports_no_heavy_module() -> None:
     script = (
         "import sys\n"
         "from typer.testing import CliRunner\n"
-        "from epicrisis.cli.app import app\n"
+        "from epicrisis.cli.program import app\n"
         f"for path in {[*TREE]!r}:\n"
         "    assert CliRunner().invoke(app, [*path, '--help']).exit_code == 0\n"
         "heavy = {'lancedb', 'tantivy', 'onnxruntime', 'openai', 'xllamacpp', 'numpy', 'pyarrow', 'tokenizers'}\n"

@@ -12,7 +12,7 @@ import pytest
 import typer
 
 import epicrisis
-from epicrisis.cli.app import app
+from epicrisis.cli.program import app
 
 SOURCE = Path(epicrisis.__file__).parent
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")

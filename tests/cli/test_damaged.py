@@ -223,7 +223,7 @@ def _read_only_command() -> tuple[str, ...]:
 _RUN_COMMANDS = """
 import json, sys
 from typer.testing import CliRunner
-from epicrisis.cli.app import app
+from epicrisis.cli.program import app
 results = [CliRunner().invoke(app, command) for command in json.loads(sys.argv[1])]
 sys.stdout.write(json.dumps([(result.exit_code, result.stdout, result.stderr) for result in results]))
 """

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from epicrisis.cli.app import app
+from epicrisis.cli.program import app
 from epicrisis.core.types import Document, Passage
 from epicrisis.evaluation.datasets.patient_records.populations import GENERATED_FACTS, find_length_bin
 from epicrisis.evaluation.datasets.patient_records.recordset import load_records

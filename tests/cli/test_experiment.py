@@ -46,7 +46,7 @@ def question_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def library(tmp_path_factory: pytest.TempPathFactory, model_home: Path) -> Path:
     from typer.testing import CliRunner
 
-    from epicrisis.cli.app import app
+    from epicrisis.cli.program import app
 
     folder = tmp_path_factory.mktemp("lib")
     rows = [{"id": f"d{i}", "text": document_text(i), "date": f"{2000 + i % 20}"} for i in range(N)]

@@ -12,7 +12,7 @@ from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document
 from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.system.local_only import set_local_only
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from tests.cli.conftest import Run
 from tests.support.literature_services import LiteratureServices, pubmed_record, serve_literature
 

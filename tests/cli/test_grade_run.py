@@ -15,7 +15,7 @@ from epicrisis.evaluation.grading.human_scores import PAIRS, RATES, SCORES, SUMM
 from epicrisis.evaluation.grading.measurements import MEASURES
 from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from tests.cli.conftest import Run
 from tests.support.measuring import folder_of, graded, note, question, record, shown
 from tests.support.served_models import served

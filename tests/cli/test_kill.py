@@ -9,8 +9,8 @@ import pytest
 
 from epicrisis.library.base.manifest import read_manifest
 from epicrisis.library.core import journal
-from epicrisis.library.core.library import LibraryStore
 from epicrisis.library.core.library_parts import remove_parts
+from epicrisis.library.core.library_store import LibraryStore
 from tests.cli.conftest import Program
 from tests.library.conftest import Killer, killer
 

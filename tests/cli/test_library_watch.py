@@ -14,7 +14,7 @@ from tests.cli.conftest import Run
 
 CODE = (
     "import sys; from epicrisis.cli import library_watch; library_watch.SCAN_SECONDS = 0.05\n"
-    "from epicrisis.cli.app import app; app(sys.argv[1:], prog_name='epicrisis')\n"
+    "from epicrisis.cli.program import app; app(sys.argv[1:], prog_name='epicrisis')\n"
 )
 
 

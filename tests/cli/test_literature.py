@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.testing.stores import build_stored_document
 from tests.cli.conftest import Run
 

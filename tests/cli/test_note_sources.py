@@ -15,7 +15,7 @@ from epicrisis.corpus.base.removal_log import RemovalLog
 from epicrisis.corpus.readers.sources import read_sources
 from epicrisis.corpus.records.note_documents import NoteCleaning
 from epicrisis.corpus.records.note_tables import NoteColumns
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.patients import PatientRecord, Roster
 from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.library.write.ingest_batches import IngestReport

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from epicrisis.library.write.ingest import add_documents, open_or_create
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from tests.cli.conftest import Run
 from tests.support.chart_documents import CHART_DOCUMENTS
 

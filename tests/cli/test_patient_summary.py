@@ -10,7 +10,7 @@ import pytest
 from epicrisis import Library
 from epicrisis.core.clinical_facts import FACTS, ClinicalFact, write_facts
 from epicrisis.core.types import Document, Scope
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.pipeline.patient_summary import list_problems
 from epicrisis.records.patient_chart import build_chart
 from tests.cli.conftest import Run

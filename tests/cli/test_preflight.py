@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from epicrisis.cli.app import app
+from epicrisis.cli.program import app
 from epicrisis.core.protocols import Encoder
 from epicrisis.core.types import Document, Question
-from epicrisis.corpus.readers.questions import read_questions
+from epicrisis.corpus.readers.question_files import read_questions
 from epicrisis.evaluation.experiments.recorded_rankings import DEPTH, QuestionRankings, RankingStore, open_rankers
 from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.settings.configuration import load_settings

@@ -24,7 +24,7 @@ from tests.support.unsafe_text import unsafe_in
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 FAST_LINES = "from epicrisis.cli import progress; progress.SECONDS_BETWEEN_LINES = 0.01\n"
-RUN = "import sys; from epicrisis.cli.app import app; app(sys.argv[1:], prog_name='epicrisis')\n"
+RUN = "import sys; from epicrisis.cli.program import app; app(sys.argv[1:], prog_name='epicrisis')\n"
 
 
 class Lines:

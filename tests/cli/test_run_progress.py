@@ -140,7 +140,7 @@ def test_unconfirmed_run_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.Mo
         arguments_of_question.extend(zip(*arguments[2:], strict=True))
         return COST_QUESTION
 
-    monkeypatch.setattr("epicrisis.pipeline.plan.planning.confirmation_question", ask_first)
+    monkeypatch.setattr("epicrisis.pipeline.plan.strategy_plans.confirmation_question", ask_first)
     monkeypatch.setattr("sys.stdin", io.StringIO())
 
     async def prepare(_: object) -> tuple[RunPlan, list[Case]]:

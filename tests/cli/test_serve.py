@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from epicrisis.cli.app import app
+from epicrisis.cli.program import app
 from epicrisis.cli.serve import is_loopback, normalize_host
 from epicrisis.privacy.access_log import NAME, AccessLog
 from epicrisis.server.base.users import USERS_FILE

@@ -75,7 +75,7 @@ HEAVY = frozenset(
 )
 SCRIPT = """
 import sys
-from epicrisis.cli.app import main
+from epicrisis.cli.program import main
 sys.argv[0] = "epicrisis"
 try:
     main()

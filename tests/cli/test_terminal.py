@@ -19,7 +19,7 @@ from epicrisis.core.answers import Answer, Answered, AnswerStarted, Citation, Pr
 from epicrisis.core.printable import GUTTER
 from epicrisis.core.types import Document, Preflight, Question
 from epicrisis.library.write.ingest import add_documents, open_or_create
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from tests.cli.conftest import Run
 from tests.support.loopback import Endpoint, Scripted, answer_with, completion, serving
 from tests.support.unsafe_text import ENCODED, UNSAFE, unsafe_in

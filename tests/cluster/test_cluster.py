@@ -15,7 +15,7 @@ from epicrisis.models.cluster import ClusterAddress, join_cluster, parse_cluster
 from epicrisis.models.cluster_encoding import choose_block
 from epicrisis.pipeline.additions import AddOptions, add_files
 from epicrisis.settings.settings import Settings
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from tests.support.imported_modules import list_imported
 
 REMOTE = ClusterAddress("192.0.2.9", 10001)

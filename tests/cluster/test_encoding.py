@@ -19,8 +19,8 @@ import pytest
 
 from epicrisis.core.errors import LibraryError
 from epicrisis.core.types import Document, Scope
-from epicrisis.library.core.library import LibraryStore
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.library.core.library_store import LibraryStore
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from tests.support.node_networks import HEAD, NODES, make_namespaces, may_make_namespaces, set_link
 from tests.support.ray_cluster import (
     ENCODER,

@@ -32,11 +32,11 @@ from epicrisis.pipeline.cluster_search import (
     search_block,
     search_on_cluster,
 )
-from epicrisis.pipeline.evidence import build_context
 from epicrisis.pipeline.evidence_selection import EvidenceSearch
 from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.pipeline.question_evidence import build_context
 from epicrisis.settings.settings import Settings
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from tests.support.imported_modules import list_imported
 from tests.support.ray_cluster import ENCODER, RayCluster, install_encoder, make_documents, make_environment
 

@@ -8,8 +8,8 @@ import pytest
 
 from epicrisis.core.clinical_facts import ClinicalFact
 from epicrisis.core.fact_kinds import FactKind
+from epicrisis.corpus.records.facts.fact_values import name_denial, states_absence
 from epicrisis.corpus.records.facts.times import add_supply, read_fact_time
-from epicrisis.corpus.records.facts.values import name_denial, states_absence
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from epicrisis.corpus.base.reader_base import (
 )
 from epicrisis.corpus.base.removal_log import RemovalLog
 from epicrisis.corpus.readers.sources import read_sources
-from epicrisis.corpus.records.fhir.export import read_files
+from epicrisis.corpus.records.fhir.export_folder import read_files
 from epicrisis.corpus.records.note_documents import NoteCleaning
 
 PATIENT = {"resourceType": "Patient", "id": "p1", "name": [{"given": ["Ada"], "family": "Byron"}]}

@@ -12,7 +12,7 @@ from epicrisis.core.clinical_facts import FACTS, ClinicalFact, is_fact_list
 from epicrisis.core.types import Document
 from epicrisis.corpus.base.reader_base import DeletedDocument, ReaderItem, Skipped
 from epicrisis.corpus.base.removal_log import RemovalLog
-from epicrisis.corpus.records.fhir import export
+from epicrisis.corpus.records.fhir import export_folder as export
 from epicrisis.corpus.records.note_documents import NoteCleaning
 
 SUBJECT = {"reference": "Patient/p1"}

@@ -16,7 +16,7 @@ from epicrisis.corpus.base import jsonl
 from epicrisis.corpus.base.jsonl import find_json_fault
 from epicrisis.corpus.base.reader_base import FileFingerprint, FileRemark, Skipped
 from epicrisis.corpus.readers.sources import read_sources
-from epicrisis.corpus.records.fhir.resources import has_fhir_lines, read_entries
+from epicrisis.corpus.records.fhir.fhir_resources import has_fhir_lines, read_entries
 
 GOOD = b'{"id": "a", "text": "Aspirin."}'
 

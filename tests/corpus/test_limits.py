@@ -16,7 +16,7 @@ from epicrisis.corpus.base import csv_rows, jsonl, plain_text, reader_base
 from epicrisis.corpus.base.csv_rows import CsvLayout, read_rows
 from epicrisis.corpus.base.reader_base import Skipped
 from epicrisis.corpus.base.xml_text import BrokenXML, read_records
-from epicrisis.corpus.readers import questions
+from epicrisis.corpus.readers import question_files as questions
 from epicrisis.corpus.readers import sources as readers
 from epicrisis.library.core.patient_check import _name_orders
 from tests.corpus.test_fhir import read_file

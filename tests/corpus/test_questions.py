@@ -12,7 +12,7 @@ import pytest
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document, EvidenceSpan, Question
 from epicrisis.corpus.base.reader_base import Skipped
-from epicrisis.corpus.readers.questions import read_pubmedqa_questions, read_questions
+from epicrisis.corpus.readers.question_files import read_pubmedqa_questions, read_questions
 from epicrisis.corpus.readers.sources import read_sources
 
 ENTRY: dict[str, Any] = {

@@ -11,7 +11,7 @@ import pytest
 from epicrisis.core.types import Document
 from epicrisis.corpus.base.reader_base import PatientIdentity, ReaderItem
 from epicrisis.privacy.deidentification.library_files import read_key
-from epicrisis.privacy.deidentification.opening import LibraryDeidentification
+from epicrisis.privacy.deidentification.opened_deidentifier import LibraryDeidentification
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.base.users import USERS_FILE, UserStore
 from tests.support.patient_records import recorder

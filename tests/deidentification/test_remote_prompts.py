@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from epicrisis.cli.app import app
+from epicrisis.cli.program import app
 from epicrisis.core.answers import Answer, Notice, TextDelta
 from epicrisis.core.errors import SettingsError
 from epicrisis.core.protocols import ChatModel

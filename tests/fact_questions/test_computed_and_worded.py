@@ -13,14 +13,14 @@ from docx import Document
 from epicrisis.core.answers import Answer, Claim
 from epicrisis.evaluation.grading.scored_answers import answer_from_record
 from epicrisis.evaluation.runs.outcomes import score_record
-from epicrisis.pipeline.recording.record import RunRecord
+from epicrisis.pipeline.recording.answer_record import RunRecord
 from epicrisis.pipeline.recording.runner import build_record
 from epicrisis.records.fact_questions.contradictions import mark_contradictions
 from epicrisis.report.answer_content import build_answer_content
 from epicrisis.report.answer_word import to_word
 from epicrisis.server.api.mcp_results import build_tool_answer, describe_answer
 from epicrisis.server.api.openai_reply import describe_outcome, write_reply
-from epicrisis.server.libraries.follow_up import CompletedQuestion
+from epicrisis.server.libraries.question_completion import CompletedQuestion
 from epicrisis.server.page.answer_view import build_answer_view
 from epicrisis.server.page.rendering import render
 from epicrisis.server.state.stored_answers import StoredAnswer

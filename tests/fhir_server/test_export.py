@@ -14,14 +14,14 @@ import pytest
 from joserfc.jwk import ECKey, RSAKey
 
 from epicrisis.core.errors import InputError
-from epicrisis.corpus.records.fhir_server.client import FhirClient, FhirServerFailed, SigningKey, read_credentials
-from epicrisis.corpus.records.fhir_server.export import (
+from epicrisis.corpus.records.fhir_server.bulk_export import (
     ExportReport,
     ExportRequest,
     export_records,
     release_export,
     remove_export,
 )
+from epicrisis.corpus.records.fhir_server.client import FhirClient, FhirServerFailed, SigningKey, read_credentials
 from tests.support.fhir_server import BINARY, FhirService, serve_fhir
 from tests.support.loopback import run_in_thread
 

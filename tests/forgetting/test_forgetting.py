@@ -16,7 +16,7 @@ import pytest
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document, Scope
 from epicrisis.corpus.base.reader_base import PatientIdentity
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.patient_identities import record_identities
 from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.operations.forgetting import forgetting as phases
@@ -26,7 +26,7 @@ from epicrisis.operations.forgetting.patient_strings import PatientStrings
 from epicrisis.privacy.access_log import NAME, AccessLog, build_entry
 from epicrisis.privacy.record_access import SystemUser
 from epicrisis.server.base.users import USERS_FILE, UserStore
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 
 READER = SystemUser("maria", "uid:1000")
 WORDS = "ankle basket cough dahlia elbow fever grape hinge iris jaundice knee lemon migraine nausea orchid"
@@ -169,7 +169,7 @@ import os, signal, sys
 from pathlib import Path
 from epicrisis.operations.forgetting import forgetting
 from epicrisis.library.write import record_removal
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from tests.forgetting.test_forgetting import FORGOTTEN, READER, Places
 name, when = sys.argv[2], sys.argv[3]
 owner = {"purge": LibraryStore, "delete": LibraryStore, "optimize": LibraryStore}.get(name, forgetting)

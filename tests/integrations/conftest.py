@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from epicrisis import Document, Library
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 
 DOCUMENTS = (
     Document("pubmed:1", "Aspirin lowers the risk of preterm pre-eclampsia.", title="Aspirin", date="2017"),

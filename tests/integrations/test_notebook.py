@@ -38,7 +38,7 @@ def run_cells(*cells: str) -> tuple[list[Any], str]:
 def test_notebook_draws_answer_and_hits(library: Library) -> None:
     open_library = (
         "import epicrisis\n"
-        "from epicrisis.testing.encoders import HashingEncoder\n"
+        "from epicrisis.testing.hashing_encoder import HashingEncoder\n"
         f"library = epicrisis.Library.open({str(library.path)!r}, encoder=HashingEncoder(64))"
     )
     ask = "library.ask('Does aspirin prevent pre-eclampsia?')"

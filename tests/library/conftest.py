@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.library.engines.tables import TableEngine
+from epicrisis.library.engines.engine_choice import TableEngine
 from tests.support.library_documents import COUNT, add, create
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from epicrisis.core.errors import LibraryDamaged
 from epicrisis.library.core.journal import Journal
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.repair import repair_library
 from epicrisis.library.engines import checksums
-from epicrisis.library.engines.tables import TableEngine
+from epicrisis.library.engines.engine_choice import TableEngine
 from epicrisis.library.write import health
 from epicrisis.library.write.health_report import HealthReport
 from tests.library.conftest import Killer

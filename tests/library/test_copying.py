@@ -10,7 +10,7 @@ import pytest
 from epicrisis.core.types import Scope
 from epicrisis.corpus.base.reader_base import ArticleStatement
 from epicrisis.library.core.journal import IngestedFile, open_journal
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.write.copying import copy_library
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
 

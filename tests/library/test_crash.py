@@ -14,11 +14,11 @@ import pytest
 
 from epicrisis.core.errors import LibraryDamaged
 from epicrisis.library.core.journal import IngestedFile
-from epicrisis.library.core.library import LibraryStore
 from epicrisis.library.core.library_parts import LibraryParts
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.repair import repair_library
+from epicrisis.library.engines.engine_choice import TableEngine, table_name
 from epicrisis.library.engines.index_recall import IndexReport
-from epicrisis.library.engines.tables import TableEngine, table_name
 from epicrisis.library.engines.vector_index import read_report
 from tests.library.conftest import BOTH_ENGINES, Killer
 from tests.support.crash_child import (

@@ -9,10 +9,10 @@ import pytest
 
 from epicrisis.core.types import Document, Passage
 from epicrisis.corpus.base.jsonl import read_documents
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.write.document_export import export_documents, to_json_line
 from epicrisis.library.write.ingest import add_documents, open_or_create
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 
 ENCODER = HashingEncoder(max_tokens=40)
 SENTENCES = "Aspirin prevents stroke, e.g. in adults. A table follows\nDrug | 5 mg | Fig.\nIbuprofen\n\nEnd. " * 12

@@ -17,8 +17,8 @@ from epicrisis.corpus.base.reader_base import ReaderItem
 from epicrisis.corpus.readers.sources import read_sources
 from epicrisis.library.core import library_parts
 from epicrisis.library.core.journal import Journal
-from epicrisis.library.core.library import LibraryStore
 from epicrisis.library.core.library_parts import LibraryParts
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.repair import repair_library
 from epicrisis.library.write.ingest import add_documents
 from epicrisis.library.write.ingest_batches import IngestReport

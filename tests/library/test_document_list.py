@@ -9,7 +9,7 @@ import pytest
 from epicrisis.core.types import Document
 from epicrisis.library.core import document_list
 from epicrisis.library.core.document_list import DocumentFilter, count_documents, list_documents
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from tests.support.patient_records import library
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from epicrisis.core.clinical_facts import ClinicalFact, read_facts
 from epicrisis.core.types import Passage
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.write.document_export import export_documents
 from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.library.write.ingest_batches import IngestReport
 from epicrisis.pipeline.additions import AddOptions, add_files
 from epicrisis.settings.settings import Settings
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 
 ENCODER = HashingEncoder(32, max_tokens=24)
 SUBJECT = "p1"

@@ -11,7 +11,7 @@ import pytest
 
 from epicrisis.core.types import Document
 from epicrisis.corpus.base.removal_log import RemovalLog
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.system.local_only import restrict_to_owner
 from tests.support.patient_records import ENCODER

@@ -18,7 +18,7 @@ from epicrisis.core.protocols import StoredDocument
 from epicrisis.core.types import Document
 from epicrisis.corpus.base.reader_base import FileFingerprint, ReaderItem, Skipped
 from epicrisis.corpus.readers.sources import read_sources
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.engines.vector_index import read_report
 from epicrisis.library.write.ingest import add_documents
 from tests.support.library_checks import broken_promises, discrepancies

@@ -19,7 +19,7 @@ from epicrisis.core.serialization import to_json
 from epicrisis.core.types import Document, Passage
 from epicrisis.library.base.passage_table import StoredPassage
 from epicrisis.library.core.journal import IngestedFile, Journal
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.patients import MIXED_NOTICE
 from epicrisis.library.core.repair import repair_library
 from epicrisis.library.engines.word_index import WordIndex

@@ -16,11 +16,11 @@ from epicrisis.core.protocols import StoredDocument, Vectors
 from epicrisis.core.types import Document, Scope
 from epicrisis.corpus.base.reader_base import DeletedDocument, ReaderItem, Skipped
 from epicrisis.library.base import passage_table
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.write import ingest, ingest_batches
 from epicrisis.library.write.ingest import add_documents, content_hash
 from epicrisis.library.write.ingest_batches import MAX_LISTED, IngestProgress, IngestReport
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from tests.support.library_checks import discrepancies
 from tests.support.library_documents import contents, create, documents, encoder
 

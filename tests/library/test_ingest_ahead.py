@@ -12,9 +12,9 @@ from epicrisis.core.errors import ClusterError
 from epicrisis.core.protocols import Encoder, ParallelEncoder, Vectors
 from epicrisis.core.types import Document, Scope
 from epicrisis.corpus.base.reader_base import DeletedDocument, FileFingerprint, ReaderItem
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.write.ingest import add_documents, open_or_create
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 
 
 class AheadEncoder(HashingEncoder):

@@ -29,10 +29,10 @@ from epicrisis.core.protocols import StoredDocument
 from epicrisis.core.serialization import to_json
 from epicrisis.core.types import Scope
 from epicrisis.library.base.passage_table import PassageTable, StoredPassage
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.patients import holds_patients
 from epicrisis.library.core.repair import repair_library
-from epicrisis.library.engines.tables import TableEngine
+from epicrisis.library.engines.engine_choice import TableEngine
 from epicrisis.library.engines.word_index import WordIndex
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document, hash_content
 from tests.library.conftest import Killer

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from epicrisis.core.types import Scope
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.passage_lookup import read_document_passages, sample_passages
 from tests.support.library_documents import COUNT, add, create
 

@@ -12,7 +12,7 @@ import pytest
 from epicrisis.core.errors import InputError, LibraryDamaged, LibraryError
 from epicrisis.core.types import Document, Question
 from epicrisis.corpus.base.reader_base import PatientIdentity
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.patient_check import check_patient, resolve_patient
 from epicrisis.library.core.patient_identities import (
     NAME,
@@ -26,7 +26,7 @@ from epicrisis.library.core.patient_identities import (
 )
 from epicrisis.library.core.patients import Roster, check_same_documents, forget_patients
 from epicrisis.library.write.ingest import add_documents, open_or_create
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from tests.support.patient_records import ENCODER, library
 
 ADA = PatientIdentity("p1", "fhir:a.example/fhir", ("Ada Byron",), "1950-01-02", (("urn:mrn", "4711"), ("", "88")))

@@ -10,7 +10,7 @@ import pytest
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document, Question
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.patient_check import check_patient, find_strangers
 from epicrisis.library.core.patients import PatientRecord, Roster, holds_patients
 from epicrisis.library.write.ingest import add_documents

@@ -11,12 +11,12 @@ import pytest
 
 from epicrisis.core.types import Document, Passage, Scope, list_article_marks
 from epicrisis.corpus.base.reader_base import ArticleStatement, ReaderItem
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.repair import repair_library
 from epicrisis.library.write.health import check_health
 from epicrisis.library.write.health_report import MARKS_DUE
 from epicrisis.library.write.ingest import add_documents, open_or_create
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 
 ENCODER = HashingEncoder(16, max_tokens=16)
 EVERYTHING, DEFAULT = Scope(), Scope(without_retracted=True)
@@ -185,9 +185,10 @@ def test_marking_interrupted_at_step_is_completed_by_next_addition(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        owner = {"write_marks": "passage_table.PassageTable", "finish_batch": "library_parts.LibraryParts"}.get(
-            step, "journal.Journal"
-        )
+        owner = {
+            "write_marks": "base.passage_table.PassageTable",
+            "finish_batch": "core.library_parts.LibraryParts",
+        }.get(step, "core.journal.Journal")
         patched.setattr(f"epicrisis.library.{owner}.{step}", killed)
         with pytest.raises(KeyboardInterrupt):
             add_items(path, NOTICE if step == "replace_statements" else LIST)
@@ -250,7 +251,7 @@ def test_repair_keeps_retraction_statements(tmp_path: Path) -> None:
 
 def test_library_without_marking_fails_retraction_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A retracted study without its mark: with the marking taken out the tests above must fail."""
-    monkeypatch.setattr("epicrisis.library.core.library.find_documents", lambda *_: ())
+    monkeypatch.setattr("epicrisis.library.core.library_store.find_documents", lambda *_: ())
     with pytest.raises(KeyError):
         test_retraction_in_any_order_marks_article(LIST, "last", tmp_path)
 

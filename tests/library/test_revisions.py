@@ -17,11 +17,11 @@ from epicrisis.core.protocols import Vectors
 from epicrisis.core.types import Document, Scope
 from epicrisis.corpus.base.reader_base import DeletedDocument, EncodedDocument, FileFingerprint, ReaderItem
 from epicrisis.library.core.journal import IngestedFile
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.repair import repair_library
 from epicrisis.library.write.ingest import add_documents, content_hash
 from epicrisis.library.write.ingest_batches import IngestReport
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from tests.support.library_checks import discrepancies
 from tests.support.library_documents import DIMENSIONS, contents, create, documents, encoder
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from epicrisis.core.types import Document, Passage, Scope
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.testing.stores import DIMENSIONS, MemoryStore, build_stored_document
 
 DATES = (None, "2014", "2015", "2015-06", "2015-06-30", "2016-01-01")

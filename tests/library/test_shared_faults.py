@@ -16,7 +16,7 @@ import pytest
 from epicrisis.core.errors import LibraryBusy, LibraryDamaged, SettingsError, StorageError
 from epicrisis.core.types import Scope
 from epicrisis.library.base.manifest import sync_path
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.engines.checksums import sha256
 from epicrisis.library.object_storage import replica as replicas
 from epicrisis.library.object_storage import shared_writer

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from epicrisis.core.errors import LibraryBusy
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.object_storage import replica as replicas
 from epicrisis.library.object_storage.object_store import ObjectStore
 from epicrisis.library.object_storage.shared_library import find_unused_objects, open_snapshot

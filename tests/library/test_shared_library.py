@@ -30,7 +30,7 @@ from epicrisis.core.errors import (
 from epicrisis.core.protocols import PassageStore
 from epicrisis.core.types import Scope
 from epicrisis.library.core.journal import IngestedFile
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.repair import repair_library
 from epicrisis.library.object_storage import replica as replicas
 from epicrisis.library.object_storage import shared_writer, writer_lease
@@ -627,7 +627,7 @@ _KILLED_COPY = """
 import os, signal, sys
 from pathlib import Path
 from epicrisis.library.write import copying
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.object_storage import shared_library
 from epicrisis.system.remote_libraries import library_folder
 

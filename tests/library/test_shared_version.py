@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from epicrisis.core.errors import InputError, LibraryDamaged, LibraryError
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.object_storage.object_store import ObjectStore, StoredObject
 from epicrisis.library.object_storage.shared_version import SharedFile, SharedVersion, parse_version
 from epicrisis.library.object_storage.writer_lease import WriterLease

@@ -13,7 +13,7 @@ from epicrisis.core.references import build_reference
 from epicrisis.core.types import Document
 from epicrisis.library.base.splitters import split_document
 from epicrisis.library.write.ingest import add_documents, open_or_create
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 
 ENCODER = HashingEncoder(max_tokens=40)
 TEXT = "Aspirin prevents stroke in adults. " * 60

@@ -11,13 +11,13 @@ import pytest
 
 from epicrisis.core.errors import LibraryDamaged, LibraryError
 from epicrisis.core.types import Document, Scope
-from epicrisis.library.core import library as libraries
 from epicrisis.library.core import library_parts
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core import library_store as libraries
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.engines import lance_table, vector_search
+from epicrisis.library.engines.engine_choice import TableEngine, table_name
 from epicrisis.library.engines.lance_table import LanceTable
 from epicrisis.library.engines.sqlite_table import SqliteTable
-from epicrisis.library.engines.tables import TableEngine, table_name
 from epicrisis.library.write.health import check_health
 from epicrisis.library.write.ingest import add_documents
 from epicrisis.retrieval.retriever import Retriever

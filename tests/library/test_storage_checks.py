@@ -9,7 +9,7 @@ import pytest
 
 from epicrisis.core.errors import SettingsError
 from epicrisis.core.types import Scope
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.object_storage import shared_version, writer_lease
 from epicrisis.library.object_storage.object_store import ObjectStore
 from epicrisis.library.write.copying import copy_library

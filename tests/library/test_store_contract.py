@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.library.core import library as libraries
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core import library_store as libraries
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.engines import vector_search
-from epicrisis.library.engines.tables import TableEngine
+from epicrisis.library.engines.engine_choice import TableEngine
 from epicrisis.testing.stores import DIMENSIONS, MemoryStore, check_store
 from tests.library.conftest import BOTH_ENGINES
 

@@ -16,9 +16,9 @@ import pytest
 
 from epicrisis.core.protocols import ScoredId, StoredDocument, Vectors
 from epicrisis.core.types import Passage, Scope
-from epicrisis.library.core import library as libraries
 from epicrisis.library.core import library_parts
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core import library_store as libraries
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.engines import index_recall, vector_search
 from epicrisis.library.engines import vector_index as indexes
 from epicrisis.library.engines.index_recall import K

@@ -11,8 +11,8 @@ import pytest
 
 from epicrisis.core.types import Document
 from epicrisis.corpus.base.reader_base import ArticleStatement, ReaderItem, Skipped
-from epicrisis.corpus.literature import articles as articles_module
-from epicrisis.corpus.literature.articles import ArticleRequest, FetchedArticles, fetch_articles, open_services
+from epicrisis.corpus.literature import fetched_articles as articles_module
+from epicrisis.corpus.literature.fetched_articles import ArticleRequest, FetchedArticles, fetch_articles, open_services
 from epicrisis.corpus.literature.response_cache import CACHE_FILE, ResponseCache
 from epicrisis.corpus.literature.web_client import RequestRejected, ServiceFailed, WebClient
 from epicrisis.settings.settings import Settings

@@ -9,7 +9,7 @@ import pytest
 
 from epicrisis.core.protocols import Encoder, Vectors
 from epicrisis.models.encoders import CachedEncoder, load_cached_encoder
-from epicrisis.testing.encoders import HashingEncoder, check_encoder
+from epicrisis.testing.hashing_encoder import HashingEncoder, check_encoder
 
 TEXTS = [("", "Aspirin was given."), ("Stroke", "Aspirin was given."), ("", "Warfarin was stopped.")]
 

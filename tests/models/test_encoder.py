@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from epicrisis.core.errors import ModelFileInvalid, ModelMissing
 from epicrisis.models.encoders import load_encoder
 from epicrisis.models.networks import BatchSize, split_batches
-from epicrisis.testing.encoders import check_encoder
+from epicrisis.testing.hashing_encoder import check_encoder
 
 
 @pytest.fixture

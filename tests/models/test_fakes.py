@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from epicrisis.core.protocols import Vectors
-from epicrisis.testing.encoders import HashingEncoder, check_encoder
+from epicrisis.testing.hashing_encoder import HashingEncoder, check_encoder
 from epicrisis.testing.scorers import TermOverlapReranker, check_reranker
 
 

@@ -17,7 +17,7 @@ from epicrisis.core.protocols import Encoder
 from epicrisis.models.catalogue import load_catalogue
 from epicrisis.models.encoders import load_encoder
 from epicrisis.models.networks import load_tokenizer, pad_batch
-from epicrisis.testing.encoders import check_encoder
+from epicrisis.testing.hashing_encoder import check_encoder
 from tests.support import tiny_models
 
 torch = pytest.importorskip("torch")

@@ -14,7 +14,7 @@ import pytest
 
 from epicrisis.core.errors import ModelFileInvalid, ModelMissing
 from epicrisis.models.encoders import load_encoder
-from epicrisis.testing.encoders import check_encoder
+from epicrisis.testing.hashing_encoder import check_encoder
 from tests.support import tiny_models
 
 TEXTS = ["Aspirin reduces the risk of stroke.", "", "warfarin " * 60, "Does insulin lower mortality in children?"]

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.postgresql import database as databases
 from epicrisis.settings.configuration import load_settings
 from epicrisis.testing.stores import DIMENSIONS

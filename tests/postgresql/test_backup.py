@@ -13,8 +13,8 @@ import pytest
 
 from epicrisis.core.errors import StorageError
 from epicrisis.core.types import Scope
-from epicrisis.library.core.library import LibraryStore
-from epicrisis.library.postgresql.schema import WORD_TABLESPACE
+from epicrisis.library.core.library_store import LibraryStore
+from epicrisis.library.postgresql.database_schema import WORD_TABLESPACE
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
 from tests.postgresql.conftest import LibraryDatabase
 from tests.support.postgresql_server import ADMIN, CLOSE_INDEX_FUNCTIONS, READER, WRITER, PostgresqlServer

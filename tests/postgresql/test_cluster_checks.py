@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner, Result
 
-from epicrisis.cli.app import app
+from epicrisis.cli.program import app
 from epicrisis.library.postgresql import database as databases
 from epicrisis.testing.stores import build_stored_document
 from tests.postgresql.conftest import LibraryDatabase, close_connections

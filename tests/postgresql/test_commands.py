@@ -19,20 +19,20 @@ import psycopg
 import pytest
 from typer.testing import CliRunner, Result
 
-from epicrisis.cli.app import app
+from epicrisis.cli.program import app
 from epicrisis.core.errors import LibraryError, NetworkRefused, StorageError
 from epicrisis.core.types import Scope
 from epicrisis.library.base.passage_table import Columns
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.patients import Roster
 from epicrisis.library.postgresql import database as databases
-from epicrisis.library.postgresql import schema as schemas
-from epicrisis.library.postgresql import table
+from epicrisis.library.postgresql import database_schema as schemas
+from epicrisis.library.postgresql import database_table as table
 from epicrisis.pipeline.additions import AddOptions, add_files
 from epicrisis.settings.settings import Settings
 from epicrisis.system.local_only import guard_network
 from epicrisis.system.remote_libraries import find_address, library_folder
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
 from tests.postgresql.conftest import LibraryDatabase, close_connections
 from tests.support.ccda_documents import EPIC_ROOT, section

@@ -12,9 +12,9 @@ import pytest
 
 from epicrisis.core.errors import LibraryBusy, LibraryError, StorageError
 from epicrisis.core.types import Scope
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.postgresql import database as databases
-from epicrisis.library.postgresql import table
+from epicrisis.library.postgresql import database_table as table
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
 from tests.postgresql.conftest import LibraryDatabase, close_connections
 from tests.support.pgbouncer import PROGRAM, run_pgbouncer

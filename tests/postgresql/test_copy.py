@@ -15,7 +15,7 @@ from epicrisis.core.types import Origin, Scope
 from epicrisis.corpus.base.reader_base import ArticleStatement, PatientIdentity
 from epicrisis.library.core import patient_identities as registry
 from epicrisis.library.core.journal import DocumentRow, IngestedFile, open_journal
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.patients import Roster
 from epicrisis.library.write import copying
 from epicrisis.library.write.copying import copy_library
@@ -127,7 +127,7 @@ def test_killed_copy_continues(database: LibraryDatabase, tmp_path: Path) -> Non
         "    add(self, documents); calls.append(1)\n"
         "    if len(calls) == 3: os.kill(os.getpid(), signal.SIGKILL)\n"
         "PostgresqlLibrary.add = count\n"
-        "from epicrisis.cli.app import app; sys.argv[0] = 'epicrisis'; app()\n"
+        "from epicrisis.cli.program import app; sys.argv[0] = 'epicrisis'; app()\n"
     )
     command = ["library", "copy", str(source), database.url(OWNER), "--json"]
     killed = subprocess.run([sys.executable, "-c", killer, *command], capture_output=True, text=True, timeout=120)

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from epicrisis.cli.app import app
+from epicrisis.cli.program import app
 from epicrisis.core.answers import Answer
 from epicrisis.core.errors import LibraryBusy, LibraryError
 from epicrisis.core.types import Question, Scope
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.postgresql import rewriting
 from epicrisis.operations.forgetting.forgetting import FOLDER, Places, forget_patients
 from epicrisis.privacy.access_log import NAME, AccessLog
@@ -24,7 +24,7 @@ from epicrisis.server.runs.reviews import ReviewStore, ReviewVerdict
 from epicrisis.server.state.job_models import JobBody, JobFile, JobQuestion
 from epicrisis.server.state.sessions import Sessions
 from epicrisis.server.state.shared_state.items import ItemTable
-from epicrisis.server.state.shared_state.jobs import JobTable
+from epicrisis.server.state.shared_state.shared_jobs import JobTable
 from epicrisis.server.state.state import ServerState, open_state, state_folder
 from epicrisis.server.state.stored_answers import StoredAnswer
 from epicrisis.system.remote_libraries import library_folder
@@ -156,7 +156,7 @@ from epicrisis.operations.forgetting import forgetting
 from epicrisis.library.postgresql import rewriting
 from epicrisis.library.postgresql.store import PostgresqlLibrary
 from epicrisis.system.remote_libraries import library_folder
-from epicrisis.server.state.shared_state.users import UserTable
+from epicrisis.server.state.shared_state.shared_users import UserTable
 from epicrisis.server.state.state import state_folder
 from tests.forgetting.test_forgetting import FORGOTTEN, READER, Places
 name, when, library, state = sys.argv[1:]

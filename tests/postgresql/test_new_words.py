@@ -10,7 +10,7 @@ import pytest
 
 from epicrisis.core.protocols import StoredDocument
 from epicrisis.core.types import Scope
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.engines.word_index import round_length
 from epicrisis.library.postgresql import search
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document

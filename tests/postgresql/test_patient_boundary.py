@@ -11,7 +11,7 @@ import pytest
 
 from epicrisis.core.errors import LibraryError
 from epicrisis.core.types import Scope
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.patients import Roster, holds_patients
 from epicrisis.library.postgresql import search
 from epicrisis.library.postgresql.search import ScopeFilter

@@ -10,7 +10,7 @@ import pytest
 from epicrisis.core.protocols import StoredDocument
 from epicrisis.corpus.base.reader_base import PatientIdentity
 from epicrisis.library.core import patient_identities
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.patients import PatientRecord, Roster
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
 from tests.postgresql.conftest import LibraryDatabase

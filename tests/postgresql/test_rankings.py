@@ -15,7 +15,7 @@ import pytest
 
 from epicrisis.core.protocols import StoredDocument, Vectors
 from epicrisis.core.types import Scope
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.library.postgresql import search
 from epicrisis.testing.stores import build_stored_document

@@ -12,7 +12,7 @@ import pytest
 
 from epicrisis.core.errors import LibraryError, StorageError
 from epicrisis.core.types import Scope
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
 from tests.postgresql.conftest import close_connections
 from tests.support.postgresql_pair import (

@@ -16,11 +16,17 @@ from epicrisis.core.types import Scope
 from epicrisis.library.base.manifest import build_manifest
 from epicrisis.library.base.passage_table import ALL_COLUMNS, Columns
 from epicrisis.library.postgresql.database import Database
+from epicrisis.library.postgresql.database_journal import PostgresqlJournal
+from epicrisis.library.postgresql.database_table import (
+    PostgresqlTable,
+    _build_rows,
+    escape_json,
+    parse_columns,
+    unescape_json,
+)
 from epicrisis.library.postgresql.engine import PostgresqlIdentities
-from epicrisis.library.postgresql.journal import PostgresqlJournal
 from epicrisis.library.postgresql.search import build_filter
 from epicrisis.library.postgresql.store import PostgresqlLibrary
-from epicrisis.library.postgresql.table import PostgresqlTable, _build_rows, escape_json, parse_columns, unescape_json
 from epicrisis.system.remote_libraries import LibraryAddress
 from epicrisis.testing.stores import build_stored_document
 

@@ -22,7 +22,7 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from epicrisis.cli.app import app
+from epicrisis.cli.program import app
 from tests.postgresql.conftest import LibraryDatabase, close_connections
 from tests.support.hospital_provider import CLIENT_ID, SECRET, HospitalProvider
 from tests.support.hostile import HostileServer

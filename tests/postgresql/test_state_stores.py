@@ -15,19 +15,20 @@ from epicrisis.core.answers import Answer
 from epicrisis.core.errors import InputError, LibraryError, SettingsError
 from epicrisis.core.types import Question
 from epicrisis.privacy.access_log import build_entry
-from epicrisis.server.base.errors import NotFound, StateUnavailable, StateUncertain
+from epicrisis.server.base.http_errors import NotFound, StateUnavailable, StateUncertain
 from epicrisis.server.base.users import Caller
 from epicrisis.server.runs.reviews import ReviewStore, ReviewVerdict
 from epicrisis.server.state.job_models import JobBody, JobFile, JobTaken
 from epicrisis.server.state.sessions import Sessions
-from epicrisis.server.state.shared_state import access_log, jobs
-from epicrisis.server.state.shared_state import database as state_database
-from epicrisis.server.state.shared_state import schema as schemas
-from epicrisis.server.state.shared_state.access_log import AccessTable
-from epicrisis.server.state.shared_state.database import StateDatabase
+from epicrisis.server.state.shared_state import shared_access_log as access_log
+from epicrisis.server.state.shared_state import shared_database as state_database
+from epicrisis.server.state.shared_state import shared_jobs as jobs
+from epicrisis.server.state.shared_state import shared_schema as schemas
 from epicrisis.server.state.shared_state.items import ItemTable
-from epicrisis.server.state.shared_state.jobs import JobTable
-from epicrisis.server.state.shared_state.users import UserTable
+from epicrisis.server.state.shared_state.shared_access_log import AccessTable
+from epicrisis.server.state.shared_state.shared_database import StateDatabase
+from epicrisis.server.state.shared_state.shared_jobs import JobTable
+from epicrisis.server.state.shared_state.shared_users import UserTable
 from epicrisis.server.state.state import state_folder
 from epicrisis.server.state.stored_answers import AnswerStore, StoredAnswer
 from epicrisis.system.remote_libraries import find_address
@@ -364,7 +365,7 @@ def test_processes_that_upgrade_the_tables_at_once_do_it_once(database: LibraryD
     code = (
         "import sys; from epicrisis.server.state.shared_state import schema as schemas; "
         "schemas.MIGRATIONS = (*schemas.MIGRATIONS, 'SELECT pg_sleep(0.5); ALTER TABLE items ADD COLUMN colour text'); "
-        "from epicrisis.cli.app import app; app(['users', 'list', '--folder', sys.argv[1]])"
+        "from epicrisis.cli.program import app; app(['users', 'list', '--folder', sys.argv[1]])"
     )
     command = [sys.executable, "-c", code, database.url(OWNER, STATE)]
     processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]

@@ -10,10 +10,11 @@ import pytest
 
 from epicrisis.core.errors import LibraryBusy, LibraryError, LibraryMissing, StorageError
 from epicrisis.core.types import Document, Scope
-from epicrisis.library.core.library import LibraryStore
-from epicrisis.library.postgresql import search, table
+from epicrisis.library.core.library_store import LibraryStore
+from epicrisis.library.postgresql import database_table as table
+from epicrisis.library.postgresql import search
 from epicrisis.library.write.ingest import add_documents
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document, check_store
 from tests.postgresql.conftest import LibraryDatabase
 from tests.support.postgresql_server import OWNER, READER, WRITER

@@ -15,16 +15,17 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from epicrisis.cli.app import app
+from epicrisis.cli.program import app
 from epicrisis.core.errors import StorageError
 from epicrisis.core.protocols import StoredDocument, Vectors
 from epicrisis.core.types import Document, Scope
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.engines import index_recall
-from epicrisis.library.postgresql import index_build, search, table
-from epicrisis.library.postgresql.vector_index import GraphReport
+from epicrisis.library.postgresql import database_table as table
+from epicrisis.library.postgresql import index_build, search
+from epicrisis.library.postgresql.database_vector_index import GraphReport
 from epicrisis.library.write.ingest import add_documents
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from epicrisis.testing.stores import build_stored_document
 from tests.postgresql.conftest import LibraryDatabase
 from tests.support.postgresql_server import OWNER, READER, WRITER

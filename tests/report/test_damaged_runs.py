@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from epicrisis.cli.app import app
+from epicrisis.cli.program import app
 from epicrisis.core.answers import Answer, Citation, ModelCalled, PartialAnswer, Quotation, Retrieved, Usage
 from epicrisis.core.errors import EpicrisisError
 from epicrisis.core.types import EvidenceSpan, Hit, Passage, Question, Ranking

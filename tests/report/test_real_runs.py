@@ -12,7 +12,7 @@ import pytest
 from selectolax.lexbor import LexborHTMLParser
 from typer.testing import CliRunner, Result
 
-from epicrisis.cli.app import app
+from epicrisis.cli.program import app
 from epicrisis.core.protocols import ChatModel
 from epicrisis.core.types import Document
 from epicrisis.evaluation.datasets.patient_records.recordset import load_records

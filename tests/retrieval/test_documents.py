@@ -24,7 +24,7 @@ from epicrisis.retrieval.rankings import (
     take_first,
 )
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from epicrisis.testing.scorers import TermOverlapReranker
 from epicrisis.testing.stores import MemoryStore
 

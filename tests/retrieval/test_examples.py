@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Passage, Question
-from epicrisis.retrieval.examples import choose_examples, is_same_question, read_example, shingle_similarity
+from epicrisis.retrieval.solved_questions import choose_examples, is_same_question, read_example, shingle_similarity
 
 STEM = (
     "A 21-year-old sailor complains of fever, of pain on passing water and of a swollen right knee. A culture of the "

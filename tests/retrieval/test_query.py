@@ -14,7 +14,7 @@ from epicrisis.core.protocols import Encoder
 from epicrisis.core.types import LongQuestionPolicy
 from epicrisis.corpus.base.chunking import find_sentences
 from epicrisis.retrieval.long_questions import QuestionFit, fit_question, move_question_first, split_segments
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 
 VIGNETTE = (
     "A 23-year-old woman has burning on urination. It began a day ago. She drinks much water. Her pulse is 80/min. "

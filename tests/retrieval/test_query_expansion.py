@@ -13,7 +13,7 @@ from epicrisis.core.types import Scope
 from epicrisis.retrieval.query_expansion import describe, expand, find_other_names, list_absent, reword, rewrite
 from epicrisis.retrieval.rankings import keep_first, reciprocal_rank_fusion
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from epicrisis.testing.stores import MemoryStore, build_stored_document
 
 TEXTS = {

@@ -16,7 +16,7 @@ from epicrisis.models.catalogue import reads_english_only
 from epicrisis.pipeline.components import open_library_search
 from epicrisis.retrieval.question_language import find_document_language, find_language
 from epicrisis.settings.configuration import load_settings
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 
 
 @pytest.mark.parametrize(

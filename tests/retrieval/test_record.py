@@ -21,7 +21,7 @@ from epicrisis.retrieval.record_context import (
     restore_notes,
     sort_by_time,
 )
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 
 SPANS = HashingEncoder().token_spans
 

@@ -15,7 +15,7 @@ from epicrisis.retrieval.id_rankings import SearchableStore
 from epicrisis.retrieval.preflight import BM25_SIGNALS, Signal, measure_signal, score_gap
 from epicrisis.retrieval.rankings import format_for_reranker, reciprocal_rank_fusion, rerank
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from epicrisis.testing.scorers import TermOverlapReranker
 from epicrisis.testing.stores import MemoryStore
 

@@ -19,7 +19,7 @@ from epicrisis.retrieval.sentence_ranking import (
     is_statement,
     score_words,
 )
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from epicrisis.testing.scorers import TermOverlapReranker
 
 TEXT = (

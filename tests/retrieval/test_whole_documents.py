@@ -10,7 +10,7 @@ from epicrisis.core.types import Passage, Scope
 from epicrisis.retrieval.id_rankings import SearchableStore
 from epicrisis.retrieval.retriever import REACH, WHOLE_DOCUMENTS, Retriever
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from epicrisis.testing.stores import MemoryStore
 
 ENCODER = HashingEncoder(8)

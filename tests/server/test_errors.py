@@ -17,8 +17,8 @@ from epicrisis.core.errors import ChatError, StorageError
 from epicrisis.core.protocols import ChatReply, ChatRequest, DeltaCallback
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.base import error_log
-from epicrisis.server.base.errors import ServerBusy
 from epicrisis.server.base.hidden_paths import hide_file_paths
+from epicrisis.server.base.http_errors import ServerBusy
 from tests.server.test_jobs import StallingModel
 from tests.support.servers import QUESTION, connect, open_library, open_resources
 

@@ -15,7 +15,7 @@ from starlette.datastructures import Headers
 
 from epicrisis.server.api.guards import GuardOptions, RateLimiter, name_cookie
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.base.errors import TooManyRequests
+from epicrisis.server.base.http_errors import TooManyRequests
 from epicrisis.server.base.public_address import PublicAddress
 from epicrisis.server.base.users import USERS_FILE, UserStore
 from tests.support.servers import QUESTION, connect, open_library, open_resources, running

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from epicrisis.core.errors import SettingsError
-from epicrisis.server.base.errors import NoRole
+from epicrisis.server.base.http_errors import NoRole
 from epicrisis.server.identity.identity_provider import read_caller
 from epicrisis.server.identity.identity_provider_settings import (
     PROVIDER_FILE,

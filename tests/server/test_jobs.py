@@ -18,7 +18,7 @@ from fastapi import FastAPI
 from epicrisis.core.errors import StorageError
 from epicrisis.core.protocols import Capabilities, ChatReply, ChatRequest, DeltaCallback, Message
 from epicrisis.server.app import ServerOptions, create_app
-from epicrisis.server.base.errors import StateUnavailable
+from epicrisis.server.base.http_errors import StateUnavailable
 from epicrisis.server.base.users import USERS_FILE, UserStore
 from epicrisis.server.state.job_folder import JobFolder
 from epicrisis.server.state.job_models import JobFile

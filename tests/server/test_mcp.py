@@ -22,7 +22,7 @@ from epicrisis.server.api.mcp_results import passage_uri
 from epicrisis.server.api.mcp_server import create_mcp_server, find_patients
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.base.users import USERS_FILE, UserStore
-from epicrisis.server.libraries.questions import Questions
+from epicrisis.server.libraries.asked_questions import Questions
 from epicrisis.server.libraries.reading import LibraryReader
 from epicrisis.server.libraries.resources import OpenLibrary
 from tests.server.test_ask import WaitingModel, failing

@@ -15,7 +15,7 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 from typer.testing import CliRunner
 
-from epicrisis.cli.app import app
+from epicrisis.cli.program import app
 from tests.support.patient_records import recorder
 from tests.support.served_models import served
 from tests.support.servers import read_access_log

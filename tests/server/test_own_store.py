@@ -17,7 +17,7 @@ import httpx2
 import pytest
 from typer.testing import CliRunner
 
-from epicrisis.cli.app import app
+from epicrisis.cli.program import app
 from epicrisis.core.errors import LibraryError
 from epicrisis.core.types import Passage, Scope
 from epicrisis.library.core.checked_store import CheckedStore

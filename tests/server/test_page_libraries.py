@@ -12,7 +12,7 @@ import pytest
 
 from epicrisis.core.types import Document
 from epicrisis.library.base.passage_table import ALL_COLUMNS, sql_in
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.base.users import USERS_FILE, UserStore
 from epicrisis.server.libraries import shelves

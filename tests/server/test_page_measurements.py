@@ -16,7 +16,7 @@ from epicrisis.corpus.readers.sources import read_sources
 from epicrisis.records.fact_questions.record import read_fact_record
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.base.users import USERS_FILE, UserStore
-from epicrisis.server.page.measurements import MAX_VALUES, Measurements, list_measurements
+from epicrisis.server.page.measured_answers import MAX_VALUES, Measurements, list_measurements
 from tests.server.test_page_unsafe_text import EVIL, check_page
 from tests.support.pages import Page, quoting_model
 from tests.support.servers import connect, open_library, open_resources

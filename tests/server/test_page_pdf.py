@@ -22,7 +22,7 @@ from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.base.users import USERS_FILE, UserStore
 from epicrisis.server.page import pdf_view
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from tests.corpus.test_sandbox import pdf_that_unpacks_to
 from tests.server.test_page_patients import NOTES
 from tests.support.pages import Page, ask, open_page

@@ -18,13 +18,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from epicrisis.cli.app import app as program
+from epicrisis.cli.program import app as program
 from epicrisis.core.answers import Confidence, Usage
 from epicrisis.core.types import Document
 from epicrisis.evaluation.grading.human_verdicts import PreferredAnswer
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.pipeline.recording.record import read_records
-from epicrisis.server.base.errors import NotFound
+from epicrisis.pipeline.recording.answer_record import read_records
+from epicrisis.server.base.http_errors import NotFound
 from epicrisis.server.base.item_folder import ItemFolder
 from epicrisis.server.page.rendering import render
 from epicrisis.server.runs import review_routes

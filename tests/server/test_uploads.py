@@ -24,7 +24,7 @@ import pytest
 from fastapi import FastAPI
 
 from epicrisis.library.core.document_list import DocumentFilter, list_documents
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.base.users import USERS_FILE, UserStore
 from epicrisis.server.work import import_process
@@ -32,7 +32,7 @@ from epicrisis.server.work.import_process import ReceivedFile
 from epicrisis.server.work.upload_reception import UploadLimits, clean_name
 from epicrisis.server.work.uploads import UploadFile, Uploads, UploadState
 from epicrisis.system.local_only import set_local_only
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from tests.corpus.test_pages import made_pdf
 from tests.corpus.test_sandbox import pdf_that_unpacks_to
 from tests.server.test_patients import Ward

@@ -24,12 +24,13 @@ from typing import Any
 from epicrisis.core.protocols import StoredDocument
 from epicrisis.library.base import manifest
 from epicrisis.library.base.passage_table import PassageTable
-from epicrisis.library.core import library as libraries
 from epicrisis.library.core import library_parts
+from epicrisis.library.core import library_store as libraries
 from epicrisis.library.core.journal import Journal
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.repair import repair_library
-from epicrisis.library.engines import tables, vector_index
+from epicrisis.library.engines import engine_choice as tables
+from epicrisis.library.engines import vector_index
 from epicrisis.library.engines.lance_table import LanceTable
 from epicrisis.library.engines.sqlite_table import SqliteTable
 from epicrisis.library.engines.vector_search import VectorSearch

@@ -11,7 +11,7 @@ import numpy as np
 
 from epicrisis.core.errors import ContextOverflow
 from epicrisis.core.protocols import SparseEncoder, TokenEncoder, TokenVectors
-from epicrisis.testing.encoders import HashingEncoder, require
+from epicrisis.testing.hashing_encoder import HashingEncoder, require
 
 WINDOW = 512
 """Words that WordCountEncoder reads."""

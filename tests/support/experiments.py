@@ -14,14 +14,14 @@ from epicrisis.core.protocols import ChatModel
 from epicrisis.core.types import Passage, Question, Ranking
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.arms import ExampleFinder, Study
-from epicrisis.evaluation.experiments.experiment import CaseInputs
+from epicrisis.evaluation.experiments.definition import CaseInputs
 from epicrisis.evaluation.experiments.passage_source import PassageSource
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.outcomes import Outcome, score_records
 from epicrisis.evaluation.runs.run_folder import RECORDS, Run, RunPlan
 from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.pipeline.recording.answer_record import read_records
 from epicrisis.pipeline.recording.case import Case
-from epicrisis.pipeline.recording.record import read_records
 from epicrisis.pipeline.recording.runner import answer_cases
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.settings.settings import ROLES, Settings

@@ -61,7 +61,7 @@ def _commands(request: dict[str, Any]) -> int:
         Path(request["wait"]).read_bytes()
     if "kill_at" in request:
         kill_before(request["kill_at"], Path(request["folder"]))
-    from epicrisis.cli.app import app
+    from epicrisis.cli.program import app
 
     code = 0
     for arguments in request["commands"]:

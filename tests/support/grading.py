@@ -10,8 +10,8 @@ from epicrisis.core.answers import Answer
 from epicrisis.core.serialization import to_json
 from epicrisis.core.types import AnswerState, Question
 from epicrisis.evaluation.grading.blind_pairs import BlindPairs, make_pairs
+from epicrisis.pipeline.recording.answer_record import RunRecord
 from epicrisis.pipeline.recording.case import Case
-from epicrisis.pipeline.recording.record import RunRecord
 
 ARMS = ("rag", "brief-context")
 WRITER = "writer-model"

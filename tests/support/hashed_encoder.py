@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from epicrisis.core.types import Document
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.write.ingest import add_documents
 from epicrisis.pipeline.components import LibrarySearch
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 
 
 def opened_library(path: Path, documents: Sequence[Document]) -> LibrarySearch:

@@ -17,7 +17,7 @@ import pytest
 from epicrisis.core.errors import ModelFileInvalid, StorageError
 from epicrisis.core.protocols import Vectors
 from epicrisis.corpus import sandbox
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 
 MARK = "kumquat"
 """A word of texts that make an encoder misbehave."""

@@ -15,8 +15,8 @@ from epicrisis.evaluation.analysis.grouping import exceed_failed_share
 from epicrisis.evaluation.analysis.statistics import Mean, estimate_mean
 from epicrisis.pipeline.overrides import RunOverrides
 from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.pipeline.recording.answer_record import RunRecord
 from epicrisis.pipeline.recording.case import Case
-from epicrisis.pipeline.recording.record import RunRecord
 from tests.support.injection_attacks import (
     AdaptiveOutcome,
     Attack,

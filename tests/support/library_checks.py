@@ -10,7 +10,7 @@ from typing import Any
 
 from epicrisis.core.types import Document
 from epicrisis.corpus.base.reader_base import DeletedDocument, FileFingerprint
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.engines.word_index import version_of
 from epicrisis.library.write.ingest import content_hash
 from tests.support.library_documents import LARGE, Contents, contents, documents, revised

@@ -14,15 +14,15 @@ import numpy as np
 
 from epicrisis.core.types import Document, Scope
 from epicrisis.corpus.base.reader_base import DeletedDocument, FileFingerprint, ReaderItem
-from epicrisis.library.core import library as libraries
 from epicrisis.library.core import library_parts
+from epicrisis.library.core import library_store as libraries
 from epicrisis.library.core.journal import Journal
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.engines import index_recall, sqlite_table, vector_index, vector_search
-from epicrisis.library.engines.tables import TableEngine
+from epicrisis.library.engines.engine_choice import TableEngine
 from epicrisis.library.engines.word_index import WordIndex
 from epicrisis.library.write.ingest import add_documents
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 
 DIMENSIONS = 16
 COUNT = 48

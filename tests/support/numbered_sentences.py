@@ -10,7 +10,7 @@ from epicrisis.core.types import Passage, Question, Ranking, Sentence, SentenceH
 from epicrisis.corpus.base.chunking import find_sentences
 from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.retrieval.sentence_ranking import SentenceRanker
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from tests.support.strategies import World, said, world
 
 ENCODER = HashingEncoder(1024)

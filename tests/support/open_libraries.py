@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from epicrisis.library.core.library import LibraryStore
+    from epicrisis.library.core.library_store import LibraryStore
 
 OPENED: list[LibraryStore] = []
 

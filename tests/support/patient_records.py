@@ -11,7 +11,7 @@ from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.types import Document, Question
 from epicrisis.corpus.base.chunking import find_sentences
 from epicrisis.corpus.base.reader_base import ReaderItem
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.patients import Roster
 from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.pipeline.components import ExampleSearch, LibrarySearch
@@ -19,7 +19,7 @@ from epicrisis.retrieval.id_rankings import SearchableStore
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.settings import ExampleSettings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from epicrisis.testing.scorers import TermOverlapReranker
 from tests.support.replies import schema_reply
 

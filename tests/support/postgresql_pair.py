@@ -14,8 +14,8 @@ from typing import IO
 import numpy as np
 
 from epicrisis.core.types import Scope
-from epicrisis.library.core.library import LibraryStore
-from epicrisis.library.postgresql.schema import WORD_TABLESPACE
+from epicrisis.library.core.library_store import LibraryStore
+from epicrisis.library.postgresql.database_schema import WORD_TABLESPACE
 from epicrisis.testing.stores import DIMENSIONS
 from tests.support.postgresql_server import OWNER, READER, WRITER, PostgresqlServer, format_url
 from tests.support.postgresql_writer_child import expect_passages

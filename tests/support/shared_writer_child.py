@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from epicrisis.core.errors import EpicrisisError
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.object_storage import shared_writer, writer_lease
 from epicrisis.library.object_storage.object_store import ObjectStore
 from epicrisis.library.object_storage.replica import Replica

@@ -115,7 +115,7 @@ def prepare_folder(folder: Path) -> list[str]:
 
 
 def _run_commands(commands: Sequence[Sequence[str]]) -> None:
-    from epicrisis.cli.app import app
+    from epicrisis.cli.program import app
 
     for arguments in commands:
         code: str | int | None = 1

@@ -28,7 +28,7 @@ def run_commands(folder: Path) -> dict[str, str]:
     """Run commands of the program in this process. Return the output of each."""
     from typer.testing import CliRunner
 
-    from epicrisis.cli.app import app
+    from epicrisis.cli.program import app
 
     papers = folder / "papers.jsonl"
     rows = [

@@ -211,7 +211,7 @@ def _answer_file(
 
     from epicrisis.pipeline.cluster_search import search_on_cluster
     from epicrisis.pipeline.pipeline import Pipeline
-    from epicrisis.pipeline.plan.planning import confirmation_question
+    from epicrisis.pipeline.plan.strategy_plans import confirmation_question
     from epicrisis.pipeline.recording.runner import RecordStore, answer_questions, check_strategies
 
     async def record_answers() -> RecordStore:
@@ -284,7 +284,7 @@ def read_question_file(file: Path, patient: str | None = None) -> tuple[list[Que
     for a file without a readable question, and for a question about another patient.
     """
     from epicrisis.corpus.base.reader_base import Skipped
-    from epicrisis.corpus.readers.questions import read_questions
+    from epicrisis.corpus.readers.question_files import read_questions
 
     questions = []
     skipped = 0

@@ -101,7 +101,7 @@ def check_deployment(urls: Sequence[str], settings: Settings, json: bool) -> Non
     """Show the checks of the parts of a cluster. Exit with an error if one of them found a problem."""
     from epicrisis.operations.cluster_checks import check_cluster
     from epicrisis.operations.cluster_parts import ClusterPart, ServerTables
-    from epicrisis.server.state.shared_state import schema as schemas
+    from epicrisis.server.state.shared_state import shared_schema as schemas
     from epicrisis.system.local_only import set_local_only
 
     if settings.local_only:

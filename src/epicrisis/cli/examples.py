@@ -155,7 +155,7 @@ def _encoder_for(settings: Settings, library: Path) -> tuple[Path, Encoder, str]
     """Return the folder, and the encoder for additions with its name. Raises InputError for other documents there."""
     from epicrisis.evaluation.synthesis.example_documents import library_examples
     from epicrisis.library.base.manifest import NAME
-    from epicrisis.library.core.library import LibraryStore
+    from epicrisis.library.core.library_store import LibraryStore
     from epicrisis.pipeline.components import load_ingest_encoder
 
     if settings.local_only:
@@ -203,7 +203,7 @@ def info(
     from epicrisis.evaluation.datasets.load import load_dataset
     from epicrisis.evaluation.synthesis.example_documents import count_examples
     from epicrisis.evaluation.synthesis.solved_examples import find_leaks
-    from epicrisis.library.core.library import LibraryStore
+    from epicrisis.library.core.library_store import LibraryStore
 
     settings = flags.settings()
     dataset = None if against is None else load_dataset(against, settings.home, data)

@@ -23,7 +23,7 @@ from epicrisis.evaluation.experiments.registry import NAMES
 
 if TYPE_CHECKING:
     from epicrisis.evaluation.datasets.patient_records.source import RecordSet
-    from epicrisis.evaluation.experiments.experiment import Experiment, Request
+    from epicrisis.evaluation.experiments.definition import Experiment, Request
     from epicrisis.evaluation.runs.run_folder import RunManifest, RunPlan
     from epicrisis.pipeline.pipeline import Pipeline
     from epicrisis.pipeline.recording.case import Case
@@ -157,7 +157,7 @@ def experiment(
     unless `--setting cache.mode=on`. `focused` makes a library of the documents of its question sets if there is none.
     """
     from epicrisis.cli.calibrate import run_study
-    from epicrisis.evaluation.experiments.experiment import Grid, Request
+    from epicrisis.evaluation.experiments.definition import Grid, Request
     from epicrisis.evaluation.experiments.registry import find_experiment
 
     grid = Grid(
@@ -236,7 +236,7 @@ def probe(
     The same questions are asked with the key passage first, in the middle and last of k passages, by RAG and by
     BriefContext, with the key passage alone, and without documents.
     """
-    from epicrisis.evaluation.experiments.experiment import Grid, Request
+    from epicrisis.evaluation.experiments.definition import Grid, Request
     from epicrisis.evaluation.experiments.registry import find_experiment
 
     request = Request(sets=tuple(sets or ()), data=data, questions=sample, grid=Grid(ks=(k,)))
@@ -274,7 +274,7 @@ class _Call:
 
 def _check(experiment: Experiment, request: Request) -> None:
     """Raise InputError for options the experiment cannot use."""
-    from epicrisis.evaluation.experiments.experiment import Request
+    from epicrisis.evaluation.experiments.definition import Request
 
     uses_reranker = experiment.reads != "passages" or experiment.name in ("integration", "medprompt")
     if request.reranker is not None and not uses_reranker and "reranked" not in request.grid.arms:

@@ -20,8 +20,8 @@ from epicrisis.system.local_only import is_local
 
 if TYPE_CHECKING:
     from epicrisis.corpus.base.reader_base import ReaderItem
-    from epicrisis.corpus.literature.articles import ArticleRequest
-    from epicrisis.corpus.records.fhir_server.export import ExportReport
+    from epicrisis.corpus.literature.fetched_articles import ArticleRequest
+    from epicrisis.corpus.records.fhir_server.bulk_export import ExportReport
     from epicrisis.settings.settings import Settings
 
 _articles = partial(Option, rich_help_panel="Articles from PubMed and Europe PMC")
@@ -51,7 +51,7 @@ def read_request(
     pmids: Iterable[str], dois: Iterable[str], searches: Iterable[str], limit: int, full_text: bool
 ) -> ArticleRequest | None:
     """Return the articles to fetch, or None. Raises InputError for a malformed number or DOI."""
-    from epicrisis.corpus.literature.articles import ArticleRequest
+    from epicrisis.corpus.literature.fetched_articles import ArticleRequest
 
     numbers: dict[str, None] = {}
     for text in pmids:
@@ -80,7 +80,7 @@ def fetch_items(settings: Settings, library: Path, request: ArticleRequest, *, q
     Raises NetworkRefused under local_only, and InputError for a library of patients' notes: the choice of articles
     tells about the patient.
     """
-    from epicrisis.corpus.literature.articles import fetch_articles, open_services
+    from epicrisis.corpus.literature.fetched_articles import fetch_articles, open_services
     from epicrisis.library.core.patients import holds_patients
 
     hosts = request.hosts(settings.literature)
@@ -149,14 +149,14 @@ def exported_records(
             raise InputError("--fhir-credentials, --fhir-group, --fhir-since and --fhir-origin need --fhir-server URL")
         yield []
         return
-    from epicrisis.corpus.records.fhir_server.client import FhirClient, read_credentials
-    from epicrisis.corpus.records.fhir_server.export import (
+    from epicrisis.corpus.records.fhir_server.bulk_export import (
         ExportRequest,
         export_folder,
         export_records,
         release_export,
         remove_export,
     )
+    from epicrisis.corpus.records.fhir_server.client import FhirClient, read_credentials
 
     hosts = [urlsplit(address).hostname or "missing" for address in (server, *origins)]
     if settings.local_only and not all(is_local(host) for host in hosts):

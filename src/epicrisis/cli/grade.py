@@ -130,7 +130,7 @@ def pairs(
     from epicrisis.evaluation.experiments.open_ended import ARMS, JUDGING
     from epicrisis.evaluation.grading.blind_pairs import KEY, make_pairs, write_pairs
     from epicrisis.evaluation.runs.run_folder import RECORDS
-    from epicrisis.pipeline.recording.record import read_records
+    from epicrisis.pipeline.recording.answer_record import read_records
 
     paths = [run / RECORDS if run.is_dir() else run for run in runs]
     blind = make_pairs(chain.from_iterable(map(read_records, paths)), ARMS, seed)

@@ -174,7 +174,7 @@ async def _measure_by_judge(
     from epicrisis.evaluation.grading.measurers import notes_measurer, rubric_measurer
     from epicrisis.evaluation.grading.model_client import cost_question, open_model_client
     from epicrisis.evaluation.grading.scored_answers import NoteTexts, read_answers
-    from epicrisis.library.core.library import LibraryStore
+    from epicrisis.library.core.library_store import LibraryStore
     from epicrisis.pipeline.components import describe_library
     from epicrisis.privacy.patient_data_policy import protect_patient_data
 

@@ -32,7 +32,7 @@ _NAMED_IDS = 10
 def info(library: LibraryPath, json: Json = False) -> None:
     """Show size, encoder and passages of a library, and whether its parts agree."""
     from epicrisis.library.base.remote_consent import read_remote
-    from epicrisis.library.core.library import LibraryStore
+    from epicrisis.library.core.library_store import LibraryStore
     from epicrisis.library.core.patients import holds_patients
     from epicrisis.library.engines.vector_search import OUTGROWN
 
@@ -76,7 +76,7 @@ def patients(library: LibraryPath, break_glass: BreakGlass = None, json: Json = 
     No text of the notes is shown. Names, birth dates and record numbers are shown if the source has them; --patient
     accepts record numbers as well.
     """
-    from epicrisis.library.core.library import LibraryStore
+    from epicrisis.library.core.library_store import LibraryStore
     from epicrisis.library.core.patients import Roster
 
     with LibraryStore.open(library) as store:
@@ -117,7 +117,7 @@ def delete(
     When a patient's last note is deleted, name, birth date and record numbers are deleted as well.
     """
     from epicrisis.library.core.journal import open_journal
-    from epicrisis.library.core.library import LibraryStore
+    from epicrisis.library.core.library_store import LibraryStore
     from epicrisis.library.core.patients import delete_documents, read_document_patients
 
     if bool(documents) == (file is not None):
@@ -162,7 +162,7 @@ def check(library: LibraryPath, json: Json = False) -> None:
 
     Reads everything once: about a minute for a million passages.
     """
-    from epicrisis.library.core.library import LibraryStore
+    from epicrisis.library.core.library_store import LibraryStore
     from epicrisis.library.write.health import check_health
     from epicrisis.library.write.health_report import format_report
 
@@ -186,7 +186,7 @@ def optimize(
 ) -> None:
     """Join small files, build or refresh the vector index, and measure its recall on the library's own passages."""
     from epicrisis.library.base.remote_store import check_in_folder
-    from epicrisis.library.core.library import LibraryStore
+    from epicrisis.library.core.library_store import LibraryStore
     from epicrisis.library.engines.vector_search import OUTGROWN
 
     if purge:
@@ -327,7 +327,7 @@ def measure_deidentification(
         count_unusual_recall,
         make_measurement,
     )
-    from epicrisis.library.core.library import LibraryStore
+    from epicrisis.library.core.library_store import LibraryStore
     from epicrisis.privacy.deidentification.library_files import write_measurement
     from epicrisis.privacy.deidentification.presidio import load_recognizers
 

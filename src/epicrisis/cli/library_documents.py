@@ -20,7 +20,7 @@ from epicrisis.core.types import Document, Origin, Passage, Scope
 
 if TYPE_CHECKING:
     from epicrisis.library.core.journal import LibraryFile
-    from epicrisis.library.core.library import LibraryStore
+    from epicrisis.library.core.library_store import LibraryStore
     from epicrisis.library.core.patients import PatientRecord
 
 _LISTED_VALUES = 12
@@ -59,7 +59,7 @@ def list_contents(
 
     Notes of patients are listed with --patient only.
     """
-    from epicrisis.library.core.library import LibraryStore
+    from epicrisis.library.core.library_store import LibraryStore
 
     with LibraryStore.open(library) as store:
         if documents or file is not None or patient is not None:
@@ -185,7 +185,7 @@ def show(
 
     A note of a patient is shown with --patient only.
     """
-    from epicrisis.library.core.library import LibraryStore
+    from epicrisis.library.core.library_store import LibraryStore
     from epicrisis.library.write.document_export import restore_document
 
     with LibraryStore.open(library) as store:
@@ -307,7 +307,7 @@ def export(
     The suffix of the file decides, and it is readable by its owner only. Without --patient only documents without a
     patient are written, with it only the notes of this patient.
     """
-    from epicrisis.library.core.library import LibraryStore
+    from epicrisis.library.core.library_store import LibraryStore
     from epicrisis.library.write.document_export import export_documents
 
     if patient is not None and all_patients:

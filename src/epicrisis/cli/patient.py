@@ -166,7 +166,7 @@ def _read_record(
 ) -> tuple[PatientRecord, PatientChart, tuple[Passage, ...]]:
     """Return a patient with the chart and all passages of the record. Raises InputError as `find_patient` does."""
     from epicrisis.core.types import Scope
-    from epicrisis.library.core.library import LibraryStore
+    from epicrisis.library.core.library_store import LibraryStore
     from epicrisis.records.patient_chart import build_chart
 
     with LibraryStore.open(library) as store:

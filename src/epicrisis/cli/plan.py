@@ -49,7 +49,7 @@ def plan(
 
     Searches the library and counts the tokens of the prompts. No model is called, except with --time.
     """
-    from epicrisis.pipeline.plan import planning
+    from epicrisis.pipeline.plan import strategy_plans as planning
 
     settings = flags.settings({"strategy": None})
     if question is not None and file is None:

@@ -108,7 +108,12 @@ def generate(
     After an interruption, the same command continues; with a larger -n it adds questions.
     """
     from epicrisis.evaluation.grading.model_client import open_model_client
-    from epicrisis.evaluation.synthesis.questions import QuestionStore, draw_passages, generate_questions, recipe
+    from epicrisis.evaluation.synthesis.generated_questions import (
+        QuestionStore,
+        draw_passages,
+        generate_questions,
+        recipe,
+    )
     from epicrisis.library.base.skipped_items import group_by_reason
     from epicrisis.pipeline.components import build_scope
     from epicrisis.privacy.patient_data_policy import protect_patient_data
@@ -198,7 +203,7 @@ def synthesize_record(
     Nothing in them concerns a real person, and every note says so. The same options write the same files. Lengths are
     estimated without a model: the count of a tokenizer that reads numbers digit by digit is within a tenth.
     """
-    from epicrisis.evaluation.synthesis.patient_records.record_files import write_records
+    from epicrisis.evaluation.synthesis.patient_records.record_folder import write_records
 
     try:
         lengths = list(map(int, tokens.split(",")))

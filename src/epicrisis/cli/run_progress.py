@@ -70,8 +70,8 @@ async def run_cases(
     from epicrisis.models.model_pool import ModelPool
     from epicrisis.pipeline.cluster_search import search_on_cluster
     from epicrisis.pipeline.pipeline import Pipeline
-    from epicrisis.pipeline.plan.planning import confirmation_question
-    from epicrisis.pipeline.recording.record import read_records
+    from epicrisis.pipeline.plan.strategy_plans import confirmation_question
+    from epicrisis.pipeline.recording.answer_record import read_records
     from epicrisis.pipeline.recording.runner import answer_cases, check_strategies
 
     async def prepare_calls(cases: Sequence[Case]) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from epicrisis.core.answers import Notice
     from epicrisis.server.app import ServerOptions
     from epicrisis.server.identity.identity_provider import IdentityProvider
-    from epicrisis.server.state.shared_state.database import StateDatabase
+    from epicrisis.server.state.shared_state.shared_database import StateDatabase
     from epicrisis.settings.settings import Settings
 
 _HOST_NAME = re.compile(r"[a-z0-9._-]+(:[0-9]{1,5})?|\[[0-9a-f:.]+\](:[0-9]{1,5})?|[0-9a-f.]*(:[0-9a-f.]*){2,}")
@@ -273,7 +273,7 @@ async def _serve_assistant(
     """Serve until standard input ends."""
     from epicrisis.server.api.mcp_server import create_mcp_server, find_patients
     from epicrisis.server.base.private_folder import make_private_folder
-    from epicrisis.server.libraries.questions import Questions
+    from epicrisis.server.libraries.asked_questions import Questions
     from epicrisis.server.libraries.reading import LibraryReader
     from epicrisis.server.libraries.resources import Resources
     from epicrisis.server.state.state import open_state

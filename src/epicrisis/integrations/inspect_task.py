@@ -15,7 +15,7 @@ from epicrisis.core.errors import InputError, ModelMissing
 from epicrisis.core.prompts import fence_passages
 from epicrisis.core.types import Question, Scope
 from epicrisis.corpus.base.reader_base import Skipped
-from epicrisis.corpus.readers.questions import read_questions
+from epicrisis.corpus.readers.question_files import read_questions
 from epicrisis.integrations.metadata import describe_hit
 from epicrisis.system.local_only import local_path
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from epicrisis.core.printable import count_noun
-from epicrisis.library.postgresql import schema as schemas
+from epicrisis.library.postgresql import database_schema as schemas
 from epicrisis.library.postgresql.database import POOL_SIZE, Database, find_database
 from epicrisis.operations.cluster_parts import CheckState, ClusterCheck, ClusterPart, ServerTables
 from epicrisis.system.local_only import is_local

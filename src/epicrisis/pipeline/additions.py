@@ -37,7 +37,7 @@ from epicrisis.library.base.manifest import complete_manifest
 from epicrisis.library.base.passage_table import find_fault
 from epicrisis.library.base.splitters import check_notes_fit_window, split_document
 from epicrisis.library.core.journal import open_journal
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.patient_identities import find_contradiction, read_identities
 from epicrisis.library.write.ingest import add_documents, check_vectors, content_hash, open_or_create
 from epicrisis.library.write.ingest_batches import IngestCounts, IngestProgress, IngestReport

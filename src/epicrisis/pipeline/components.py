@@ -22,7 +22,7 @@ from epicrisis.core.types import ChatCheck, Examples, Question, Scope
 from epicrisis.corpus.base.chunking import find_sentences
 from epicrisis.library.base.manifest import PRECOMPUTED, complete_manifest, read_manifest
 from epicrisis.library.core.checked_store import CheckedStore
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.patients import Roster, check_same_documents
 from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.models.model_pool import ModelPool
@@ -109,7 +109,7 @@ class ExampleSearch:
         Raises InputError if the library contains other documents.
         """
         from epicrisis.library.core.passage_lookup import sample_passages
-        from epicrisis.retrieval.examples import choose_examples
+        from epicrisis.retrieval.solved_questions import choose_examples
 
         k = self.settings.k
         depth = max(_MIN_EXAMPLE_DEPTH, k * self.settings.rerank_times)

@@ -31,7 +31,7 @@ from epicrisis.system.local_only import silence_dependency_logs
 from epicrisis.system.logs import open_log
 
 if TYPE_CHECKING:
-    from epicrisis.privacy.deidentification.opening import LibraryDeidentification
+    from epicrisis.privacy.deidentification.opened_deidentifier import LibraryDeidentification
 
 CONCURRENT_SEARCHES = 2
 
@@ -122,7 +122,7 @@ class OpenParts:
             )
             deidentification = None
             if needs_models and settings.deidentify is not None:
-                from epicrisis.privacy.deidentification.opening import open_deidentification
+                from epicrisis.privacy.deidentification.opened_deidentifier import open_deidentification
 
                 patients, store = (rosters, None) if search is None else (search.rosters, search.store)
                 deidentification = open_deidentification(settings, library, patients, store)

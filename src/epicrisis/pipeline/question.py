@@ -8,12 +8,12 @@ from functools import partial
 from typing import cast, get_args
 
 from epicrisis.answering.citations import add_document_studies
-from epicrisis.answering.conflicts import find_conflicts, watch_passages
+from epicrisis.answering.claim_support import GivenDocuments, check_answer
+from epicrisis.answering.disagreements import find_conflicts, watch_passages
 from epicrisis.answering.document_answers import withhold_unverified
 from epicrisis.answering.strategies.evidence import has_result
 from epicrisis.answering.strategy import Strategy, find_strategy
 from epicrisis.answering.strategy_context import Context
-from epicrisis.answering.support import GivenDocuments, check_answer
 from epicrisis.answering.traced_steps import trace_steps
 from epicrisis.answering.verifiers import make_chat_verifier
 from epicrisis.core.answers import NOT_IN_LIBRARY, Answer, Event, Failure, Notice
@@ -23,10 +23,10 @@ from epicrisis.library.core.patients import MIXED_NOTICE
 from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.models.chat.loading import ask_ahead
 from epicrisis.pipeline import components, evidence_selection
-from epicrisis.pipeline.evidence import QuestionEvidence, build_context, find_time_restriction
 from epicrisis.pipeline.evidence_selection import EvidenceSearch, TimeRestriction
 from epicrisis.pipeline.opening import OpenParts
 from epicrisis.pipeline.overrides import RunOverrides, apply_overrides, without_narrowing
+from epicrisis.pipeline.question_evidence import QuestionEvidence, build_context, find_time_restriction
 from epicrisis.privacy.record_access import watch_reading
 from epicrisis.records.fact_questions.fact_evidence import NO_FACTS, FactAnswer
 from epicrisis.records.fact_questions.finding import find_facts

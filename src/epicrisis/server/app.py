@@ -29,11 +29,11 @@ from epicrisis.server.api.openai_endpoint import make_openai_routes
 from epicrisis.server.api.question_api import make_health_routes, make_question_routes
 from epicrisis.server.api.upload_api import make_upload_routes
 from epicrisis.server.base.error_log import log_fault
-from epicrisis.server.base.errors import PROBLEM_RESPONSES, StateUnavailable
+from epicrisis.server.base.http_errors import PROBLEM_RESPONSES, StateUnavailable
 from epicrisis.server.base.metrics import MeasureRequests, make_metrics_routes
 from epicrisis.server.base.private_folder import make_private_folder
 from epicrisis.server.identity.identity_provider import IdentityProvider
-from epicrisis.server.libraries.questions import MAX_RUNNING, Questions
+from epicrisis.server.libraries.asked_questions import MAX_RUNNING, Questions
 from epicrisis.server.libraries.reading import LibraryReader
 from epicrisis.server.libraries.resources import Resources
 from epicrisis.server.libraries.shelves import Shelves
@@ -41,9 +41,9 @@ from epicrisis.server.libraries.streaming import ClientGone
 from epicrisis.server.page.rendering import Menu
 from epicrisis.server.page.routes import make_absent_run_routes, make_page_routes
 from epicrisis.server.page.sign_in import add_sign_in_state, make_sign_in_routes
-from epicrisis.server.state.answer_files import KEEP_DAYS
 from epicrisis.server.state.sessions import KEY_SESSION_MINUTES, Sessions
 from epicrisis.server.state.state import REVIEW_PLAN, ServerState, open_state
+from epicrisis.server.state.stored_answer_files import KEEP_DAYS
 from epicrisis.server.state.stored_answers import AnswerStore
 from epicrisis.server.work.jobs import Jobs
 from epicrisis.server.work.upload_reception import UploadLimits
@@ -139,7 +139,7 @@ def create_app(resources: Resources, options: ServerOptions | None = None) -> Fa
     app.state.menu = Menu()
     if options.runs is not None or (state is not None and state.open_review_items().ids(REVIEW_PLAN)):
         # Only these pages need the evaluation: no other server imports it.
-        from epicrisis.server.runs.routes import add_run_routes
+        from epicrisis.server.runs.registration import add_run_routes
 
         add_run_routes(app, options.runs, state, None if provider is None else provider.sessions)
     else:

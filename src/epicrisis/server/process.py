@@ -18,7 +18,7 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-from epicrisis.server.libraries.questions import Questions
+from epicrisis.server.libraries.asked_questions import Questions
 
 HEADER_SECONDS = 10.0
 """The longest time for the headers of a request to arrive, from the connection or the last response on."""

@@ -19,7 +19,7 @@ from epicrisis.core.protocols import (
     Message,
     OptionLogprobs,
 )
-from epicrisis.testing.encoders import require
+from epicrisis.testing.hashing_encoder import require
 
 Script = Callable[[ChatRequest], str]
 Probabilities = Callable[[ChatRequest], Mapping[str, float]]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from epicrisis.core.protocols import Reranker
-from epicrisis.testing.encoders import require
+from epicrisis.testing.hashing_encoder import require
 
 _WORD = re.compile(r"\w+")
 

@@ -16,7 +16,7 @@ from epicrisis.core.dates import last_day
 from epicrisis.core.errors import InputError
 from epicrisis.core.protocols import PassageStore, ScoredId, StoredDocument, Vectors
 from epicrisis.core.types import Metadata, Passage, Scope
-from epicrisis.testing.encoders import require
+from epicrisis.testing.hashing_encoder import require
 
 _WORD = re.compile(r"\w+")
 _K1, _B = 1.2, 0.75

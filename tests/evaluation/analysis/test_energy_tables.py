@@ -16,8 +16,8 @@ from epicrisis.evaluation.experiments.run_findings import graded_right, read_fin
 from epicrisis.evaluation.runs.energy import EquipmentEnergy, SessionEnergy
 from epicrisis.evaluation.runs.recorded_run import open_runs
 from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, Run, read_manifest, write_manifest
+from epicrisis.pipeline.recording.answer_record import read_records
 from epicrisis.pipeline.recording.case import Case, Condition
-from epicrisis.pipeline.recording.record import read_records
 from tests.support.correctness_marks import RIGHT, WRONG, marked_by, run_of
 from tests.support.run_folders import QUESTIONS, Outcome, folder
 

@@ -13,7 +13,7 @@ import pytest
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Question
-from epicrisis.evaluation.datasets import published
+from epicrisis.evaluation.datasets import published_sets as published
 from epicrisis.evaluation.datasets.load import load_catalogue, load_dataset, parse_catalogue
 from epicrisis.evaluation.datasets.pinned_readers import (
     MEDQ_COLUMNS,

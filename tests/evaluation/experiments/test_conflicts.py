@@ -34,8 +34,8 @@ from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.pipeline.overrides import RunOverrides
+from epicrisis.pipeline.recording.answer_record import RunRecord, read_records
 from epicrisis.pipeline.recording.case import Case
-from epicrisis.pipeline.recording.record import RunRecord, read_records
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.testing.chat import ScriptedModel
 from tests.support.experiments import answer, build_cases, evidence, near, questions, reader, row

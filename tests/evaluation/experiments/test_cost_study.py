@@ -18,7 +18,7 @@ from epicrisis.core.types import Question
 from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Mean
 from epicrisis.evaluation.experiments.arms import Study
-from epicrisis.evaluation.experiments.experiment import CaseInputs
+from epicrisis.evaluation.experiments.definition import CaseInputs
 from epicrisis.evaluation.experiments.registry import find_experiment
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.experiments.token_costs import (
@@ -39,8 +39,8 @@ from epicrisis.evaluation.experiments.token_costs import (
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.models.chat.prices import compute_cost
 from epicrisis.pipeline.overrides import RunOverrides
+from epicrisis.pipeline.recording.answer_record import RunRecord, read_records
 from epicrisis.pipeline.recording.case import Case
-from epicrisis.pipeline.recording.record import RunRecord, read_records
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.settings.settings import Price, Settings
 from epicrisis.testing.chat import ScriptedModel

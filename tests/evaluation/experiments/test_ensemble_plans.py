@@ -13,20 +13,20 @@ import pytest
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document
 from epicrisis.evaluation.analysis.table import Cell
-from epicrisis.evaluation.experiments.experiment import Grid, Request
+from epicrisis.evaluation.experiments.definition import Grid, Request
 from epicrisis.evaluation.experiments.openmedprompt import ONE, REFINING
 from epicrisis.evaluation.experiments.planning import plan_experiment
 from epicrisis.evaluation.experiments.registry import find_experiment
 from epicrisis.evaluation.experiments.run_findings import read_findings
 from epicrisis.evaluation.experiments.vote_sampling import COT, MEDPROMPT, NO_EXAMPLES, SC
 from epicrisis.evaluation.runs.run_folder import RECORDS, RunPlan
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.write.ingest import add_documents
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.pipeline.recording.case import Case, canonical_condition
 from epicrisis.settings.configuration import load_settings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from tests.support.correctness_marks import RIGHT, WRONG, marked_by, run_of
 from tests.support.run_folders import QUESTIONS, folder
 

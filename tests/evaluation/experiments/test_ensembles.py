@@ -18,7 +18,7 @@ from epicrisis.evaluation.experiments.passage_source import PassageSource
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.experiments.vote_sampling import COT, SC, SHUFFLED, ZERO, usage_table
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.pipeline.recording.record import read_records
+from epicrisis.pipeline.recording.answer_record import read_records
 from epicrisis.settings.tables import VoteSettings
 from epicrisis.testing.chat import ScriptedModel
 from tests.support.experiments import build_cases, row, run

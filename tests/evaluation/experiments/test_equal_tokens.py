@@ -21,6 +21,7 @@ from epicrisis.evaluation.analysis.statistics import Difference, holm
 from epicrisis.evaluation.analysis.table import Table
 from epicrisis.evaluation.experiments import equal_tokens
 from epicrisis.evaluation.experiments.arms import Study
+from epicrisis.evaluation.experiments.definition import CaseInputs, Grid
 from epicrisis.evaluation.experiments.equal_tokens import (
     ARMS,
     EXPERIMENT,
@@ -31,23 +32,22 @@ from epicrisis.evaluation.experiments.equal_tokens import (
     TOKENS,
     find_evidence_place,
 )
-from epicrisis.evaluation.experiments.experiment import CaseInputs, Grid
 from epicrisis.evaluation.experiments.passage_source import RememberingEncoder, library_source
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.recorded_run import open_runs
 from epicrisis.evaluation.runs.run_folder import RECORDS, Run
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.library.write.ingest import add_documents
 from epicrisis.pipeline.components import LibrarySearch
 from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.pipeline.recording.answer_record import RunRecord, read_records
 from epicrisis.pipeline.recording.case import Case
-from epicrisis.pipeline.recording.record import RunRecord, read_records
 from epicrisis.pipeline.recording.runner import answer_cases
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from tests.support.experiments import plan, rows
 from tests.support.position_biased_reader import KeyPassage, position_biased_reader, u_curve
 from tests.support.strategies import finding, said, stage_of

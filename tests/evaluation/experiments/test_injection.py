@@ -14,7 +14,7 @@ from epicrisis.core.prompts import OPEN
 from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.types import Passage, Question
 from epicrisis.pipeline.pipeline import Pipeline
-from epicrisis.pipeline.recording.record import RunRecord, read_records
+from epicrisis.pipeline.recording.answer_record import RunRecord, read_records
 from epicrisis.pipeline.recording.runner import RecordStore, answer_cases
 from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel

@@ -25,17 +25,17 @@ from epicrisis.evaluation.experiments.passage_source import PassageSource, libra
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.write.ingest import add_documents
 from epicrisis.pipeline.components import LibrarySearch
+from epicrisis.pipeline.recording.answer_record import read_records
 from epicrisis.pipeline.recording.case import Case
-from epicrisis.pipeline.recording.record import read_records
 from epicrisis.retrieval.preflight import ScoredIds
 from epicrisis.retrieval.rankings import rank_in_order
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.settings import Settings
 from epicrisis.settings.tables import PreflightSettings
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from epicrisis.testing.scorers import TermOverlapReranker
 from tests.support.experiments import (
     build_cases,

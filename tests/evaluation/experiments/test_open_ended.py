@@ -31,7 +31,7 @@ from epicrisis.evaluation.grading.preference import (
 from epicrisis.evaluation.runs.run_folder import RECORDS
 from epicrisis.pipeline.components import LibrarySearch
 from epicrisis.pipeline.pipeline import Pipeline
-from epicrisis.pipeline.recording.record import read_records
+from epicrisis.pipeline.recording.answer_record import read_records
 from epicrisis.pipeline.recording.runner import RecordStore, answer_cases
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.settings import ROLES, Settings
@@ -95,7 +95,7 @@ def test_open_ended_run_over_real_library_yields_verdicts(tmp_path: Path) -> Non
     model = ScriptedModel(reply_to_request)
 
     async def run() -> None:
-        from epicrisis.library.core.library import LibraryStore
+        from epicrisis.library.core.library_store import LibraryStore
 
         library = LibraryStore.open(tmp_path / "library")
         opened = LibrarySearch(library, Retriever(library, encoder()))

@@ -22,13 +22,13 @@ from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.analysis.table_text import is_p_column
 from epicrisis.evaluation.experiments import positions
 from epicrisis.evaluation.experiments.arms import ARMS, UNPLACED, Study
-from epicrisis.evaluation.experiments.experiment import conclude_from_tables
+from epicrisis.evaluation.experiments.definition import conclude_from_tables
 from epicrisis.evaluation.experiments.placement import PLACES, first_rank
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.evaluation.runs.run_folder import RECORDS
+from epicrisis.pipeline.recording.answer_record import read_records
 from epicrisis.pipeline.recording.case import Case
-from epicrisis.pipeline.recording.record import read_records
 from epicrisis.testing.chat import ScriptedModel
 from tests.support.experiments import (
     build_cases,

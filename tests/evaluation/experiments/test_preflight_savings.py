@@ -20,7 +20,7 @@ from epicrisis.evaluation.experiments.recorded_rankings import QuestionRankings
 from epicrisis.evaluation.experiments.token_costs import PromptShape
 from epicrisis.models.chat.call_costs import estimate_tokens
 from epicrisis.retrieval.preflight import Signal
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from epicrisis.testing.stores import MemoryStore
 from tests.support.experiments import row, rows
 

@@ -14,7 +14,7 @@ from epicrisis.evaluation.experiments.cloze import draw_questions
 from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.experiments.token_costs import case_costs
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.pipeline.recording.record import read_records
+from epicrisis.pipeline.recording.answer_record import read_records
 from epicrisis.retrieval.rankings import rank_in_order
 from tests.support import experiments
 from tests.support.experiments import build_cases

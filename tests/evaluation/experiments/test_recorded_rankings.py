@@ -29,7 +29,7 @@ from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.retrieval.preflight import Signal
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.settings.configuration import load_settings
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from epicrisis.testing.scorers import TermOverlapReranker
 from epicrisis.testing.stores import MemoryStore
 

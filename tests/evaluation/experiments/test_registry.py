@@ -16,7 +16,7 @@ from epicrisis.core.types import Document
 from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.experiments import integration, probe
 from epicrisis.evaluation.experiments.arms import Study
-from epicrisis.evaluation.experiments.experiment import CaseInputs, Grid, Request
+from epicrisis.evaluation.experiments.definition import CaseInputs, Grid, Request
 from epicrisis.evaluation.experiments.planning import EVALUATE, describe_sample, plan_experiment
 from epicrisis.evaluation.experiments.record_cases import load_record_sets
 from epicrisis.evaluation.experiments.registry import find_experiment, load_experiments

@@ -11,7 +11,7 @@ from epicrisis.answering.strategy import find_strategy, list_strategies
 from epicrisis.cli.command import Flags
 from epicrisis.cli.experiment import _Call
 from epicrisis.core.types import Examples, Question
-from epicrisis.evaluation.experiments.experiment import Request
+from epicrisis.evaluation.experiments.definition import Request
 from epicrisis.evaluation.experiments.record_studies import PROTOCOL_SETTINGS
 from epicrisis.evaluation.experiments.registry import find_experiment
 from epicrisis.evaluation.experiments.study_protocols import PAPER_SETTINGS, PROTOCOLS

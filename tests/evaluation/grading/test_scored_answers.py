@@ -8,7 +8,7 @@ import pytest
 
 from epicrisis.core.types import AnswerState, Question
 from epicrisis.evaluation.grading.scored_answers import ENDINGS, Ending, classify_ending, is_refusal
-from epicrisis.pipeline.recording.record import RunRecord
+from epicrisis.pipeline.recording.answer_record import RunRecord
 from tests.support.measuring import question, record
 
 

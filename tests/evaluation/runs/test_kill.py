@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from epicrisis.evaluation.runs.run_folder import RECORDS, read_manifest
-from epicrisis.pipeline.recording.record import read_records
+from epicrisis.pipeline.recording.answer_record import read_records
 from tests.support.run_child import CASES
 from tests.support.run_folders import remove_volatile
 

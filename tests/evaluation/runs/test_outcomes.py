@@ -13,8 +13,8 @@ from epicrisis.core.answers import Answer, ModelCalled, Notice, PartialAnswer, U
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Question
 from epicrisis.evaluation.runs.outcomes import Outcome, score_case, score_records
+from epicrisis.pipeline.recording.answer_record import SCHEMA_VERSION, read_records
 from epicrisis.pipeline.recording.case import Case
-from epicrisis.pipeline.recording.record import SCHEMA_VERSION, read_records
 from epicrisis.pipeline.recording.runner import RecordStore
 from tests.support.run_folders import remove_volatile
 

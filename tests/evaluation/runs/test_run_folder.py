@@ -22,8 +22,8 @@ from epicrisis.evaluation.experiments.study_protocols import PROTOCOLS
 from epicrisis.evaluation.runs import run_folder
 from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, Run, describe_dataset, read_manifest
 from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.pipeline.recording.answer_record import read_records
 from epicrisis.pipeline.recording.case import Case, canonical_condition
-from epicrisis.pipeline.recording.record import read_records
 from epicrisis.pipeline.recording.runner import answer_cases
 from epicrisis.settings.settings import ROLES, Settings
 from epicrisis.testing.chat import ScriptedModel

@@ -24,10 +24,10 @@ from epicrisis.evaluation.synthesis.example_documents import (
     read_examples,
 )
 from epicrisis.evaluation.synthesis.solved_examples import Leak, find_leaks, find_leaks_among
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.write.ingest import add_documents, open_or_create
-from epicrisis.retrieval.examples import METADATA, is_same_question
-from epicrisis.testing.encoders import HashingEncoder
+from epicrisis.retrieval.solved_questions import METADATA, is_same_question
+from epicrisis.testing.hashing_encoder import HashingEncoder
 from tests.evaluation.synthesis.test_solved_examples import (
     OPTIONS,
     make_reply,

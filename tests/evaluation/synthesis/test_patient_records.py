@@ -25,14 +25,14 @@ from epicrisis.core.prompts import fence, render
 from epicrisis.core.protocols import ChatRequest, Message
 from epicrisis.core.types import Document, Passage, Question
 from epicrisis.corpus.base.note_cleaning import clean_text
-from epicrisis.corpus.readers.questions import read_questions
+from epicrisis.corpus.readers.question_files import read_questions
 from epicrisis.corpus.readers.sources import read_sources
 from epicrisis.corpus.records.note_tables import NoteColumns
 from epicrisis.evaluation.synthesis.patient_records.facts import extract_spans, mark_fact, ordinal
 from epicrisis.evaluation.synthesis.patient_records.fictional_record import estimate_tokens, make_record
 from epicrisis.evaluation.synthesis.patient_records.note_writing import FICTIONAL, KINDS
 from epicrisis.evaluation.synthesis.patient_records.random_draws import Draws
-from epicrisis.evaluation.synthesis.patient_records.record_files import (
+from epicrisis.evaluation.synthesis.patient_records.record_folder import (
     COLUMNS,
     NOTES,
     QUESTIONS,
@@ -109,7 +109,7 @@ def test_records_in_existing_folder_are_private_whatever_the_umask(tmp_path: Pat
 def test_write_records_is_deterministic_across_processes(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; "
-        "from epicrisis.evaluation.synthesis.patient_records.record_files import write_records;"
+        "from epicrisis.evaluation.synthesis.patient_records.record_folder import write_records;"
         "write_records(Path(sys.argv[1]), 2, [4000, 9000], seed=3)"
     )
     digests = []

@@ -15,9 +15,9 @@ from epicrisis.core.prompts import unfence
 from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.types import Question, Scope
 from epicrisis.corpus.base.reader_base import Skipped
-from epicrisis.corpus.readers.questions import read_questions
+from epicrisis.corpus.readers.question_files import read_questions
 from epicrisis.evaluation.datasets.load import load_dataset
-from epicrisis.evaluation.synthesis.questions import (
+from epicrisis.evaluation.synthesis.generated_questions import (
     GeneratedQuestion,
     PassageSample,
     QuestionStore,

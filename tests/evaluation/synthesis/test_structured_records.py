@@ -21,7 +21,7 @@ from epicrisis.corpus.records.note_documents import NoteCleaning
 from epicrisis.evaluation.datasets.patient_records.recordset import load_records
 from epicrisis.evaluation.grading.computed_answers import grade_computed, read_parts
 from epicrisis.evaluation.synthesis.patient_records.ccda_documents import FICTIONAL_ROOT
-from epicrisis.evaluation.synthesis.patient_records.record_files import write_records
+from epicrisis.evaluation.synthesis.patient_records.record_folder import write_records
 from epicrisis.records.fact_questions.answer import compute
 from epicrisis.records.fact_questions.question_rules import plan_by_rules
 from epicrisis.records.fact_questions.record import PatientFacts, read_fact_record

@@ -50,32 +50,34 @@ _FORMATS = (
     Format(
         name="jsonl",
         help="JSON lines: one document a line, with id, text, title, date and metadata",
-        reader="jsonl.read_file",
+        reader="base.jsonl.read_file",
         suffixes=(".jsonl", ".jsonl.gz"),
     ),
-    Format(name="medrag", help="MedRAG's corpora: JSON lines, one snippet a line", reader="medrag.read_snippets"),
+    Format(
+        name="medrag", help="MedRAG's corpora: JSON lines, one snippet a line", reader="articles.medrag.read_snippets"
+    ),
     Format(
         name="statpearls",
         help="chapters of StatPearls (NXML), cut as MedRAG does",
-        reader="medrag.read_statpearls",
+        reader="articles.medrag.read_statpearls",
         in_sandbox=True,
     ),
     Format(
         name="retraction-watch",
         help="the list of Retraction Watch (CSV): marks articles of the library",
-        reader="retractions.read_retraction_watch",
+        reader="articles.retractions.read_retraction_watch",
     ),
     Format(
         name="text",
         help="text and Markdown",
-        reader="plain_text.read_document",
+        reader="base.plain_text.read_document",
         suffixes=(".txt", ".md", ".markdown"),
         names_documents=True,
     ),
     Format(
         name="pdf",
         help="PDF with a text layer; pages without one need tesseract",
-        reader="pdf.read_document",
+        reader="documents.pdf.read_document",
         suffixes=(".pdf",),
         in_sandbox=True,
         names_documents=True,
@@ -83,7 +85,7 @@ _FORMATS = (
     Format(
         name="html",
         help="web pages",
-        reader="html.read_document",
+        reader="documents.html.read_document",
         suffixes=(".html", ".htm", ".xhtml"),
         in_sandbox=True,
         names_documents=True,
@@ -91,14 +93,14 @@ _FORMATS = (
     Format(
         name="nxml",
         help="full texts of journals in JATS (PMC)",
-        reader="jats.read_articles",
+        reader="articles.jats.read_articles",
         in_sandbox=True,
         names_documents=True,
     ),
     Format(
         name="office",
         help="Word, PowerPoint, OpenDocument, RTF (extra `office`)",
-        reader="office.read_document",
+        reader="documents.office.read_document",
         suffixes=(".docx", ".pptx", ".odt", ".odp", ".rtf"),
         in_sandbox=True,
         names_documents=True,
@@ -106,7 +108,7 @@ _FORMATS = (
     Format(
         name="spreadsheet",
         help="spreadsheets",
-        reader="office.read_spreadsheet",
+        reader="documents.office.read_spreadsheet",
         suffixes=(".xlsx", ".xls", ".xlsb", ".ods"),
         in_sandbox=True,
         names_documents=True,

@@ -23,7 +23,7 @@ from epicrisis.corpus.base.reader_base import (
 )
 from epicrisis.corpus.documents import embedded_files, html, ocr, pdf_pages
 from epicrisis.corpus.readers.formats import FORMATS
-from epicrisis.corpus.records.ccda import documents
+from epicrisis.corpus.records.ccda import clinical_documents as documents
 from epicrisis.corpus.references.reference_entries import parse_references
 from epicrisis.corpus.sandbox import OUT_OF_MEMORY
 from epicrisis.system.process_limits import disable_core_dumps, read_memory, set_soft_limit

@@ -41,7 +41,8 @@ from epicrisis.corpus.base.removal_log import RemovalLog
 from epicrisis.corpus.base.retraction_wording import mark_document
 from epicrisis.corpus.base.xml_text import detect_xml_kind
 from epicrisis.corpus.documents import office
-from epicrisis.corpus.readers import formats, questions, zotero
+from epicrisis.corpus.readers import formats, zotero
+from epicrisis.corpus.readers import question_files as questions
 from epicrisis.corpus.readers.reference_files import (
     ReferenceFiles,
     is_csl_json,
@@ -49,9 +50,9 @@ from epicrisis.corpus.readers.reference_files import (
     is_reference_table,
 )
 from epicrisis.corpus.records import note_tables
-from epicrisis.corpus.records.facts.tables import detect_table_format
-from epicrisis.corpus.records.fhir import export
-from epicrisis.corpus.records.fhir.resources import has_fhir_lines, is_fhir, is_fhir_xml
+from epicrisis.corpus.records.facts.fact_tables import detect_table_format
+from epicrisis.corpus.records.fhir import export_folder as export
+from epicrisis.corpus.records.fhir.fhir_resources import has_fhir_lines, is_fhir, is_fhir_xml
 from epicrisis.corpus.records.note_documents import NoteCleaning
 from epicrisis.corpus.records.note_tables import NoteColumns
 from epicrisis.corpus.records.record_files import RECORD_FORMATS, detect_record, read_records

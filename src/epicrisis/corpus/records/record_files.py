@@ -11,10 +11,10 @@ from epicrisis.core.types import Document
 from epicrisis.corpus.base.patient_numbers import PatientNumbers
 from epicrisis.corpus.base.reader_base import DeletedDocument, PatientIdentity, ReaderItem, StatedSources
 from epicrisis.corpus.base.xml_text import detect_xml_kind
-from epicrisis.corpus.records.ccda import files as ccda_files
+from epicrisis.corpus.records.ccda import ccda_files as ccda_files
 from epicrisis.corpus.records.facts import mimic, omop
-from epicrisis.corpus.records.fhir import export
-from epicrisis.corpus.records.hl7 import files as hl7_files
+from epicrisis.corpus.records.fhir import export_folder as export
+from epicrisis.corpus.records.hl7 import hl7_files as hl7_files
 from epicrisis.corpus.records.hl7.messages import is_hl7
 from epicrisis.corpus.records.note_documents import NoteCleaning
 

@@ -19,7 +19,7 @@ from epicrisis.evaluation.analysis.statistics import RESAMPLES, Floats, Interval
 from epicrisis.evaluation.analysis.table import Cell, Table, line_plot
 from epicrisis.evaluation.runs.outcomes import score_record
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
-from epicrisis.pipeline.recording.record import RunRecord
+from epicrisis.pipeline.recording.answer_record import RunRecord
 
 COVERAGES = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
 """Percentages at which the curve is shown."""

@@ -16,8 +16,9 @@ from typing import Any, cast
 from epicrisis.core.errors import InputError
 from epicrisis.core.printable import count_noun, quote_for_shell
 from epicrisis.corpus.base.reader_base import fingerprint_file, is_folder, printable_path
-from epicrisis.corpus.readers.questions import read_questions
-from epicrisis.evaluation.datasets import pinned_readers, published, trial_questions
+from epicrisis.corpus.readers.question_files import read_questions
+from epicrisis.evaluation.datasets import pinned_readers, trial_questions
+from epicrisis.evaluation.datasets import published_sets as published
 from epicrisis.evaluation.datasets.dataset import Dataset, classes_by_gold, require_readable
 
 FOLDER = "datasets"

@@ -9,7 +9,7 @@ object, `{key: {id, question, correct_answer, options}}`. The answer is a letter
 entries also have a `category`. The name of a file may contradict its content (errata P13).
 
 PubMedQA itself has contexts: each question comes with its abstract, unlike in MIRAGE's set (errata P9).
-`corpus/readers/questions.py` reads the format; the test split is added here.
+`corpus/readers/question_files.py` reads the format; the test split is added here.
 
 MedQ has 48 open questions with a reference answer, in a sheet with the file name medq-30.
 """
@@ -29,7 +29,7 @@ from epicrisis.core.printable import agree
 from epicrisis.core.types import Document, Question
 from epicrisis.corpus import sandbox
 from epicrisis.corpus.base.reader_base import check_file, path_error, printable_path
-from epicrisis.corpus.readers.questions import load_pubmedqa, read_pubmedqa_documents, read_pubmedqa_questions
+from epicrisis.corpus.readers.question_files import load_pubmedqa, read_pubmedqa_documents, read_pubmedqa_questions
 from epicrisis.evaluation.datasets.dataset import read_content
 
 MirageSubset: TypeAlias = Literal["medqa", "medmcqa", "pubmedqa", "bioasq", "mmlu"]

@@ -14,7 +14,7 @@ from epicrisis.core.types import Ranking
 from epicrisis.evaluation.analysis.grouping import Group, make_accuracy_table, spread_over
 from epicrisis.evaluation.analysis.table import DIFFERENCES, SHARES, Table
 from epicrisis.evaluation.experiments.arms import unique_cases
-from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
+from epicrisis.evaluation.experiments.definition import CaseInputs, Experiment, Grid
 from epicrisis.evaluation.experiments.outcome_groups import (
     OutcomesByModel,
     collect_groups,

@@ -19,13 +19,13 @@ from epicrisis.evaluation.analysis import grouping
 from epicrisis.evaluation.analysis.statistics import Difference, Interval
 from epicrisis.evaluation.analysis.table import Cell, Table, bars_plot, points_plot
 from epicrisis.evaluation.experiments.arms import condition_order, pair_key
-from epicrisis.evaluation.experiments.experiment import Experiment, Grid, Runs
+from epicrisis.evaluation.experiments.definition import Experiment, Grid, Runs
 from epicrisis.evaluation.experiments.outcome_groups import add_notes, group_conditions
 from epicrisis.evaluation.experiments.placement import PLACES
 from epicrisis.evaluation.experiments.positions import KS, PUBMEDQA, build_cases
 from epicrisis.evaluation.runs.outcomes import Outcome, score_records
+from epicrisis.pipeline.recording.answer_record import RunRecord
 from epicrisis.pipeline.recording.case import Condition
-from epicrisis.pipeline.recording.record import RunRecord
 
 OURS, RIVAL = "brief-context", "rag"
 _ENDINGS = ("win", "tie", "lose", "not compared")

@@ -16,7 +16,7 @@ from statistics import fmean
 from epicrisis.evaluation.analysis import grouping
 from epicrisis.evaluation.analysis.table import Table, line_plot, points_plot
 from epicrisis.evaluation.experiments import outcome_groups, positions
-from epicrisis.evaluation.experiments.experiment import Experiment, Grid
+from epicrisis.evaluation.experiments.definition import Experiment, Grid
 from epicrisis.evaluation.experiments.placement import PLACES
 from epicrisis.evaluation.runs.outcomes import Outcome
 

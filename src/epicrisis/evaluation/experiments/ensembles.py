@@ -14,7 +14,7 @@ from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, Group, make_acc
 from epicrisis.evaluation.analysis.table import Table, line_plot, points_plot
 from epicrisis.evaluation.experiments import vote_sampling
 from epicrisis.evaluation.experiments.arms import check_names
-from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
+from epicrisis.evaluation.experiments.definition import CaseInputs, Experiment, Grid
 from epicrisis.evaluation.experiments.outcome_groups import (
     OutcomesByModel,
     collect_groups,

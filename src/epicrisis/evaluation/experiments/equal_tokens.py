@@ -26,7 +26,7 @@ from epicrisis.evaluation.analysis.statistics import Difference, Floats, Mean, e
 from epicrisis.evaluation.analysis.table import Cell, Table, line_plot, points_plot
 from epicrisis.evaluation.experiments import outcome_groups
 from epicrisis.evaluation.experiments.arms import check_names, check_questions
-from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid, Runs
+from epicrisis.evaluation.experiments.definition import CaseInputs, Experiment, Grid, Runs
 from epicrisis.evaluation.experiments.token_costs import CaseCost, case_costs
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.pipeline.overrides import RunOverrides

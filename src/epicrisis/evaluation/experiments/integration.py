@@ -26,12 +26,12 @@ from epicrisis.evaluation.analysis.statistics import Difference, Interval, Mean,
 from epicrisis.evaluation.analysis.table import Cell, Table, points_plot
 from epicrisis.evaluation.experiments import outcome_groups, token_costs
 from epicrisis.evaluation.experiments.arms import UNPLACED, QuestionPassages, Study, check_names, unique_cases
-from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid, Runs
+from epicrisis.evaluation.experiments.definition import CaseInputs, Experiment, Grid, Runs
 from epicrisis.evaluation.experiments.passage_source import PassageSource
 from epicrisis.evaluation.experiments.positions import PUBMEDQA
 from epicrisis.evaluation.runs.outcomes import Outcome
+from epicrisis.pipeline.recording.answer_record import RunRecord
 from epicrisis.pipeline.recording.case import Case
-from epicrisis.pipeline.recording.record import RunRecord
 from epicrisis.retrieval.preflight import BM25_SIGNALS, choose_rule, compare_rankings
 from epicrisis.retrieval.rankings import take_first
 from epicrisis.settings.tables import PreflightSettings

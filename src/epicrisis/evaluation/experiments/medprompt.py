@@ -14,7 +14,7 @@ from epicrisis.evaluation.analysis.grouping import Group, make_accuracy_table
 from epicrisis.evaluation.analysis.table import DIFFERENCES, SHARES, Table, points_plot
 from epicrisis.evaluation.experiments import vote_sampling
 from epicrisis.evaluation.experiments.arms import check_names
-from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
+from epicrisis.evaluation.experiments.definition import CaseInputs, Experiment, Grid
 from epicrisis.evaluation.experiments.outcome_groups import OutcomesByModel, select, values_of
 from epicrisis.pipeline.overrides import RunOverrides
 from epicrisis.pipeline.recording.case import Case

@@ -21,7 +21,7 @@ from epicrisis.evaluation.analysis.grouping import (
 from epicrisis.evaluation.analysis.table import Cell, Table, points_plot
 from epicrisis.evaluation.experiments import vote_sampling
 from epicrisis.evaluation.experiments.arms import check_names
-from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
+from epicrisis.evaluation.experiments.definition import CaseInputs, Experiment, Grid
 from epicrisis.evaluation.experiments.outcome_groups import OutcomesByModel, all_outcomes, select, values_of
 from epicrisis.pipeline.overrides import RunOverrides
 from epicrisis.pipeline.recording.case import Case

@@ -27,7 +27,7 @@ from epicrisis.evaluation.analysis.grouping import correct_p_values
 from epicrisis.evaluation.analysis.sample_size import ALPHA
 from epicrisis.evaluation.analysis.statistics import Mean, estimate_mean, sign_test
 from epicrisis.evaluation.analysis.table import Cell, Table, bars_plot
-from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Runs
+from epicrisis.evaluation.experiments.definition import CaseInputs, Experiment, Runs
 from epicrisis.evaluation.grading import blind_pairs, human_verdicts, preference
 from epicrisis.evaluation.grading.blind_pairs import BlindPairs
 from epicrisis.evaluation.grading.human_verdicts import HumanVerdict, PreferredAnswer

@@ -22,7 +22,7 @@ from epicrisis.evaluation.analysis.grouping import SHARE_COLUMN, Group, make_acc
 from epicrisis.evaluation.analysis.table import SHARES, PlotSpec, Table, line_plot, points_plot
 from epicrisis.evaluation.experiments import outcome_groups, vote_sampling
 from epicrisis.evaluation.experiments.arms import ExampleFinder, check_names
-from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid, Runs
+from epicrisis.evaluation.experiments.definition import CaseInputs, Experiment, Grid, Runs
 from epicrisis.evaluation.grading.correctness import correctness_remarks as marking_remarks
 from epicrisis.evaluation.grading.correctness import read_correctness
 from epicrisis.evaluation.runs.outcomes import Outcome, score_record

@@ -19,7 +19,7 @@ from epicrisis.evaluation.analysis.grouping import (
 from epicrisis.evaluation.analysis.statistics import Difference, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.experiments.arms import condition_order
-from epicrisis.evaluation.experiments.experiment import Runs
+from epicrisis.evaluation.experiments.definition import Runs
 from epicrisis.evaluation.runs.outcomes import Outcome, score_records
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
 from epicrisis.pipeline.recording.case import Condition

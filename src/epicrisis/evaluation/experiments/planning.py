@@ -17,7 +17,7 @@ from epicrisis.evaluation.datasets.dataset import Dataset, sample_at_random
 from epicrisis.evaluation.datasets.load import load_dataset
 from epicrisis.evaluation.experiments import cloze, medprompt, probe
 from epicrisis.evaluation.experiments.arms import ExampleFinder, Study
-from epicrisis.evaluation.experiments.experiment import CORRECTED, CaseInputs, Experiment, Grid, Request
+from epicrisis.evaluation.experiments.definition import CORRECTED, CaseInputs, Experiment, Grid, Request
 from epicrisis.evaluation.experiments.passage_source import PassageSource, library_source
 from epicrisis.evaluation.experiments.recorded_rankings import Guard, guard_scope
 from epicrisis.evaluation.experiments.study_protocols import StudyProtocol, find_protocol

@@ -13,7 +13,7 @@ from epicrisis.core.types import Ranking
 from epicrisis.evaluation.analysis import grouping
 from epicrisis.evaluation.analysis.table import Table, line_plot, points_plot
 from epicrisis.evaluation.experiments import outcome_groups
-from epicrisis.evaluation.experiments.experiment import CaseInputs, Experiment, Grid
+from epicrisis.evaluation.experiments.definition import CaseInputs, Experiment, Grid
 from epicrisis.evaluation.experiments.placement import PLACES, distinct_places
 from epicrisis.evaluation.runs.outcomes import Outcome
 from epicrisis.pipeline.recording.case import Case, Condition

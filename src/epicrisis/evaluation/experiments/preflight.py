@@ -20,7 +20,7 @@ from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.statistics import Mean
 from epicrisis.evaluation.analysis.table import Cell, Table, bars_plot, line_plot, points_plot
 from epicrisis.evaluation.experiments import preflight_rules
-from epicrisis.evaluation.experiments.experiment import Experiment
+from epicrisis.evaluation.experiments.definition import Experiment
 from epicrisis.evaluation.experiments.preflight_calibration import (
     calibrate,
     calibration_table,

@@ -17,7 +17,7 @@ from epicrisis.evaluation.analysis.statistics import Difference, Mean
 from epicrisis.evaluation.analysis.table import Cell, Table
 from epicrisis.evaluation.analysis.table_text import format_p_equation
 from epicrisis.evaluation.experiments import cloze, positions
-from epicrisis.evaluation.experiments.experiment import Experiment, Grid, Runs
+from epicrisis.evaluation.experiments.definition import Experiment, Grid, Runs
 from epicrisis.evaluation.experiments.outcome_groups import OutcomesByModel, read_outcomes
 from epicrisis.evaluation.experiments.passage_source import PassageSource
 from epicrisis.evaluation.experiments.token_costs import INPUT_PLOT, CaseCost, measured_table, read_costs, token_ratio

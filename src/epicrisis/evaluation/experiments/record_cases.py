@@ -26,7 +26,7 @@ from epicrisis.evaluation.datasets.patient_records import populations
 from epicrisis.evaluation.datasets.patient_records.recordset import load_records
 from epicrisis.evaluation.datasets.patient_records.source import RecordSet
 from epicrisis.evaluation.experiments import record_arms
-from epicrisis.evaluation.experiments.experiment import Experiment, Request
+from epicrisis.evaluation.experiments.definition import Experiment, Request
 from epicrisis.evaluation.experiments.planning import describe_grid, describe_sets
 from epicrisis.evaluation.experiments.record_studies import PROTOCOL_NOTES
 from epicrisis.evaluation.runs.run_folder import RunPlan
@@ -35,8 +35,8 @@ from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.library.write.ingest_batches import IngestProgress, IngestReport
 from epicrisis.models.encoders import load_sparse
 from epicrisis.pipeline.components import LibrarySearch, build_scope, load_ingest_encoder
-from epicrisis.pipeline.evidence import build_context
 from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.pipeline.question_evidence import build_context
 from epicrisis.pipeline.recording.case import Case
 from epicrisis.retrieval.event_mentions import find_event_mentions, find_notes_with_date
 from epicrisis.retrieval.hospital_stays import NoteTime

@@ -19,7 +19,7 @@ from epicrisis.evaluation.analysis.published import make_population_table
 from epicrisis.evaluation.analysis.statistics import Difference, estimate_mean, paired_difference
 from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table, line_plot, points_plot
 from epicrisis.evaluation.experiments import record_arms
-from epicrisis.evaluation.experiments.experiment import Experiment, Grid, Runs
+from epicrisis.evaluation.experiments.definition import Experiment, Grid, Runs
 from epicrisis.evaluation.experiments.study_protocols import PAPER_SETTINGS
 from epicrisis.evaluation.grading import measure_tables, metric_tables
 from epicrisis.evaluation.grading.calibration import judge_remarks

@@ -14,7 +14,7 @@ from epicrisis.core.errors import InputError
 from epicrisis.core.names import match_case
 
 if TYPE_CHECKING:
-    from epicrisis.evaluation.experiments.experiment import Experiment
+    from epicrisis.evaluation.experiments.definition import Experiment
 
 _PLACES: Mapping[str, str] = {
     "positions": "positions.EXPERIMENT",

@@ -17,7 +17,7 @@ from epicrisis.evaluation.analysis.grouping import group_by
 from epicrisis.evaluation.analysis.published import load_published
 from epicrisis.evaluation.analysis.selective_prediction import make_selective_tables
 from epicrisis.evaluation.experiments import positions, preflight
-from epicrisis.evaluation.experiments.experiment import Experiment
+from epicrisis.evaluation.experiments.definition import Experiment
 from epicrisis.evaluation.experiments.planning import EVALUATE
 from epicrisis.evaluation.experiments.registry import NAMES, find_experiment
 from epicrisis.evaluation.experiments.study_protocols import PLACEMENT_NOTES, describe_protocol

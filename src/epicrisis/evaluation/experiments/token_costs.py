@@ -24,11 +24,11 @@ from epicrisis.evaluation.analysis.grouping import group_by
 from epicrisis.evaluation.analysis.statistics import Mean, estimate_mean
 from epicrisis.evaluation.analysis.table import Cell, Table, points_plot
 from epicrisis.evaluation.experiments.arms import condition_order, pair_key
-from epicrisis.evaluation.experiments.experiment import Runs
+from epicrisis.evaluation.experiments.definition import Runs
 from epicrisis.evaluation.experiments.outcome_groups import add_notes
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
+from epicrisis.pipeline.recording.answer_record import RunRecord
 from epicrisis.pipeline.recording.case import Condition
-from epicrisis.pipeline.recording.record import RunRecord
 
 Equation: TypeAlias = Literal["published", "corrected"]
 

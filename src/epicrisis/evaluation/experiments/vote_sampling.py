@@ -12,11 +12,11 @@ from epicrisis.evaluation.analysis.grouping import group_by
 from epicrisis.evaluation.analysis.statistics import estimate_mean
 from epicrisis.evaluation.analysis.table import Cell, PlotSpec, Table, points_plot
 from epicrisis.evaluation.experiments.arms import condition_order
-from epicrisis.evaluation.experiments.experiment import CaseInputs, Runs
+from epicrisis.evaluation.experiments.definition import CaseInputs, Runs
 from epicrisis.evaluation.experiments.outcome_groups import group_conditions
 from epicrisis.evaluation.runs.outcomes import Outcome, score_records
 from epicrisis.evaluation.runs.recorded_run import RecordedRun
-from epicrisis.pipeline.recording.record import RunRecord
+from epicrisis.pipeline.recording.answer_record import RunRecord
 from epicrisis.settings.tables import VoteSettings
 
 T = TypeVar("T", Outcome, RunRecord)

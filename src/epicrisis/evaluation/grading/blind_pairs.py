@@ -25,7 +25,7 @@ from epicrisis.core.answers import Answer
 from epicrisis.core.errors import InputError, StorageError
 from epicrisis.core.printable import printable_json, without_formula
 from epicrisis.corpus.base.reader_base import os_error_reason, printable_path
-from epicrisis.pipeline.recording.record import RunRecord
+from epicrisis.pipeline.recording.answer_record import RunRecord
 from epicrisis.system.local_only import open_private
 
 CSV, JSONL, KEY = "pairs.csv", "pairs.jsonl", "pairs.key.json"

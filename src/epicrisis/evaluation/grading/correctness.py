@@ -47,7 +47,7 @@ from epicrisis.evaluation.grading.grader import (
 )
 from epicrisis.evaluation.runs.outcomes import STATES, Outcome, read_model_text, score_record
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.pipeline.recording.record import read_records
+from epicrisis.pipeline.recording.answer_record import read_records
 from epicrisis.system.concurrency import store_results
 
 CORRECTNESS_FOLDER = "marking"

@@ -14,10 +14,10 @@ from epicrisis.evaluation.grading.human_scores import sample_items
 from epicrisis.evaluation.grading.measurers import FORMAT, render_notes_prompt, render_prompt
 from epicrisis.evaluation.grading.scored_answers import ScoredAnswer
 from epicrisis.models.chat.prices import build_cost_function
-from epicrisis.pipeline.evidence import build_context
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.pipeline.plan.cost_plan import CostPlan, CostRange, StrategyPlan
-from epicrisis.pipeline.plan.planning import QUICK_SAMPLE, threshold_question
+from epicrisis.pipeline.plan.strategy_plans import QUICK_SAMPLE, threshold_question
+from epicrisis.pipeline.question_evidence import build_context
 from epicrisis.settings.settings import ModelsByRole, ModelSettings, Settings
 
 CHARACTERS_PER_TOKEN = 4

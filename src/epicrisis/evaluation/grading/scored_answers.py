@@ -21,8 +21,8 @@ from epicrisis.core.types import EvidenceSpan, Passage, QuestionForm, Scope
 from epicrisis.evaluation.grading.blind_pairs import remove_citations
 from epicrisis.evaluation.runs.outcomes import read_model_text, score_record
 from epicrisis.evaluation.runs.run_folder import RECORDS
+from epicrisis.pipeline.recording.answer_record import RunRecord, read_records
 from epicrisis.pipeline.recording.case import Condition
-from epicrisis.pipeline.recording.record import RunRecord, read_records
 from epicrisis.retrieval.record_context import restore_notes
 
 Ending: TypeAlias = Literal["answered", "abstained", "empty", "refused", "unparsed", "over-window", "failed"]

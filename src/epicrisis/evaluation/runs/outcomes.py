@@ -11,8 +11,8 @@ from epicrisis.core.answers import Answer
 from epicrisis.core.errors import InputError
 from epicrisis.core.question_options import chance_accuracy, is_same_option
 from epicrisis.core.types import AnswerState
+from epicrisis.pipeline.recording.answer_record import RunRecord
 from epicrisis.pipeline.recording.case import Case, Condition
-from epicrisis.pipeline.recording.record import RunRecord
 
 STATES: tuple[AnswerState, ...] = get_args(AnswerState)
 

@@ -12,7 +12,7 @@ from epicrisis.core.errors import InputError
 from epicrisis.core.printable import count_noun
 from epicrisis.core.serialization import to_json
 from epicrisis.evaluation.runs.run_folder import RECORDS, RunManifest, read_manifest
-from epicrisis.pipeline.recording.record import RunRecord, read_records
+from epicrisis.pipeline.recording.answer_record import RunRecord, read_records
 
 _CASE_ARGUMENTS = {"repeats"}
 """Arguments that select cases and do not change answers, besides those that are lists (arms, places). The condition of

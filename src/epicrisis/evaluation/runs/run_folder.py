@@ -37,8 +37,8 @@ from epicrisis.core.serialization import to_json
 from epicrisis.evaluation.datasets.dataset import Dataset
 from epicrisis.evaluation.runs.energy import SessionEnergy
 from epicrisis.library.base.manifest import sync_path
+from epicrisis.pipeline.recording.answer_record import check_recipe
 from epicrisis.pipeline.recording.case import Case
-from epicrisis.pipeline.recording.record import check_recipe
 from epicrisis.pipeline.recording.runner import RecordStore
 from epicrisis.system.json_lines import acquire_lock, parse_json
 from epicrisis.system.jsonl_store import list_changes

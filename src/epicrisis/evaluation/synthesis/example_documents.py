@@ -20,8 +20,8 @@ from epicrisis.corpus.base import jsonl
 from epicrisis.corpus.base.jsonl import find_json_fault
 from epicrisis.corpus.base.line_schemas import Identifier, NonBlank, NullableText, QuestionLine, describe_errors
 from epicrisis.corpus.base.reader_base import Skipped, check_file, printable_path
-from epicrisis.library.core.library import LibraryStore
-from epicrisis.retrieval.examples import read_example
+from epicrisis.library.core.library_store import LibraryStore
+from epicrisis.retrieval.solved_questions import read_example
 from epicrisis.system.json_lines import read_lines
 
 READY_MADE = "ready-made"

@@ -47,8 +47,8 @@ from epicrisis.core.types import Question
 from epicrisis.corpus.base.jsonl import find_json_fault
 from epicrisis.evaluation.datasets.dataset import Dataset, sample_at_random
 from epicrisis.evaluation.synthesis.example_documents import library_examples
-from epicrisis.library.core.library import LibraryStore
-from epicrisis.retrieval.examples import is_same_question, shingle_similarity, split_shingles
+from epicrisis.library.core.library_store import LibraryStore
+from epicrisis.retrieval.solved_questions import is_same_question, shingle_similarity, split_shingles
 from epicrisis.system.concurrency import store_results
 from epicrisis.system.jsonl_store import JsonlStore, StoredLine
 

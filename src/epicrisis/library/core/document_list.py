@@ -19,7 +19,7 @@ from typing import Any
 from epicrisis.core.study_types import StudyType, StudyTypeMatch, find_study_type
 from epicrisis.core.types import RETRACTED, Metadata, Passage
 from epicrisis.library.base.passage_table import sql_in, sql_text
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 
 PAGE_DOCUMENTS = 50
 COUNTED_DOCUMENTS = 20_000

@@ -24,7 +24,8 @@ from epicrisis.library.base.sqlite_files import connect, rewrite_file
 from epicrisis.library.core import journal as journals
 from epicrisis.library.core import patient_identities
 from epicrisis.library.core.journal import Checkpoint, DocumentRow, IngestedFile, Journal, Statement
-from epicrisis.library.engines import lance_table, sqlite_table, tables
+from epicrisis.library.engines import engine_choice as tables
+from epicrisis.library.engines import lance_table, sqlite_table
 from epicrisis.library.engines import word_index as indexes
 from epicrisis.library.engines.checksums import ChecksumChanges, check_small_files, find_checksum_changes
 from epicrisis.library.engines.index_recall import IndexReport

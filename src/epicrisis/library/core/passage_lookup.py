@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from epicrisis.core.types import Passage, Scope
 from epicrisis.library.base.passage_table import check_scope
 from epicrisis.library.core.checked_store import CheckedStore
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.engines.vector_search import scope_condition
 
 

@@ -22,9 +22,9 @@ from epicrisis.library.base.person_names import name_keys, normalize_text
 from epicrisis.library.base.remote_store import is_in_database
 from epicrisis.library.core import journal
 from epicrisis.library.core import patient_identities as registry
-from epicrisis.library.core.library import LibraryStore
 from epicrisis.library.core.library_parts import check_parts
-from epicrisis.library.engines.tables import open_table
+from epicrisis.library.core.library_store import LibraryStore
+from epicrisis.library.engines.engine_choice import open_table
 
 MIXED_NOTICE = (
     "this library of notes contains documents without a patient, which are used for questions about every patient: "

@@ -7,8 +7,8 @@ from pathlib import Path
 from epicrisis.library.base import manifest as manifests
 from epicrisis.library.base.remote_store import check_in_folder, load_engine
 from epicrisis.library.core import library_parts as parts
-from epicrisis.library.core.library import LibraryStore
 from epicrisis.library.core.library_parts import LibraryInfo
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.system.remote_libraries import library_folder
 
 

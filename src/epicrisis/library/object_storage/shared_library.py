@@ -20,8 +20,8 @@ from epicrisis.core.protocols import StoredDocument
 from epicrisis.library.base.engine_errors import translate_errors
 from epicrisis.library.base.manifest import LibraryManifest, read_manifest
 from epicrisis.library.core import repair
-from epicrisis.library.core.library import LibraryStore
 from epicrisis.library.core.library_parts import LibraryInfo
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.engines.index_recall import DEFAULT_RECALL, IndexReport
 from epicrisis.library.object_storage.replica import Replica, find_replica, refresh_replica
 from epicrisis.library.object_storage.shared_version import FOLDER

@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 
 from epicrisis.core.errors import LibraryBusy, LibraryDamaged, LibraryError, LibraryMissing
 from epicrisis.core.printable import quote_for_shell
-from epicrisis.library.postgresql import schema as schemas
+from epicrisis.library.postgresql import database_schema as schemas
 from epicrisis.library.postgresql.connection_check import ConnectionCheck, begin_pipeline, read_process
-from epicrisis.library.postgresql.errors import explain_connection_fault, translate_database_errors
+from epicrisis.library.postgresql.database_errors import explain_connection_fault, translate_database_errors
 from epicrisis.system.local_only import permit_host
 from epicrisis.system.remote_libraries import LibraryAddress, find_address, format_parameters, parse_parameters
 

@@ -12,9 +12,9 @@ from typing import Any
 from epicrisis.library.base.manifest import LibraryManifest
 from epicrisis.library.core.patient_identities import IdentityTable
 from epicrisis.library.postgresql.database import Database, find_database
-from epicrisis.library.postgresql.journal import PostgresqlJournal, storable_ids
+from epicrisis.library.postgresql.database_journal import PostgresqlJournal, storable_ids
+from epicrisis.library.postgresql.database_table import PostgresqlTable
 from epicrisis.library.postgresql.store import PostgresqlLibrary, read_library
-from epicrisis.library.postgresql.table import PostgresqlTable
 
 _COUNT_CHANGE = "UPDATE library SET version = version + 1"
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from epicrisis.core.errors import EpicrisisError
 from epicrisis.library.postgresql.database import Database
-from epicrisis.library.postgresql.schema import VECTOR_INDEX
+from epicrisis.library.postgresql.database_schema import VECTOR_INDEX
 
 if TYPE_CHECKING:
     from psycopg import Connection

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from epicrisis.core.errors import LibraryBusy, LibraryError
 from epicrisis.library.postgresql.database import Database
-from epicrisis.library.postgresql.errors import translate_database_errors
+from epicrisis.library.postgresql.database_errors import translate_database_errors
 
 if TYPE_CHECKING:
     from psycopg import Connection

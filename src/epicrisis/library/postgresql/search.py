@@ -16,9 +16,9 @@ from epicrisis.core.protocols import ScoredId, Vectors
 from epicrisis.core.types import RETRACTION_FACETS, Scope
 from epicrisis.library.engines.vector_matrix import score_exactly
 from epicrisis.library.engines.word_index import analyze_words, round_length
-from epicrisis.library.postgresql.journal import storable_ids
-from epicrisis.library.postgresql.schema import VECTOR_INDEX, WORD_INDEX, WORDS_LOST
-from epicrisis.library.postgresql.table import escape_nul
+from epicrisis.library.postgresql.database_journal import storable_ids
+from epicrisis.library.postgresql.database_schema import VECTOR_INDEX, WORD_INDEX, WORDS_LOST
+from epicrisis.library.postgresql.database_table import escape_nul
 
 if TYPE_CHECKING:
     from psycopg import Connection, Cursor

@@ -20,16 +20,17 @@ from epicrisis.core.types import Passage, Scope
 from epicrisis.library.base import manifest as manifests
 from epicrisis.library.base.manifest import LibraryManifest
 from epicrisis.library.base.passage_table import ALL_COLUMNS, PassageTable, check_documents, check_scope
-from epicrisis.library.core.library import LibraryStore
 from epicrisis.library.core.library_parts import LibraryInfo
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.engines.index_recall import DEFAULT_RECALL, IndexReport
 from epicrisis.library.engines.vector_search import check_query_vector
-from epicrisis.library.postgresql import rewriting, search, vector_index
-from epicrisis.library.postgresql import schema as schemas
+from epicrisis.library.postgresql import database_schema as schemas
+from epicrisis.library.postgresql import database_vector_index as vector_index
+from epicrisis.library.postgresql import rewriting, search
 from epicrisis.library.postgresql.database import Database
+from epicrisis.library.postgresql.database_journal import PostgresqlJournal, storable_ids
+from epicrisis.library.postgresql.database_table import PostgresqlTable, parse_columns
 from epicrisis.library.postgresql.index_build import build_vector_index
-from epicrisis.library.postgresql.journal import PostgresqlJournal, storable_ids
-from epicrisis.library.postgresql.table import PostgresqlTable, parse_columns
 from epicrisis.system.remote_libraries import record_address
 
 _PASSAGE_COLUMNS = [name for name in ALL_COLUMNS if name not in ("last_day", "facets", "vector")]

@@ -24,9 +24,9 @@ from epicrisis.library.base.passage_table import ALL_COLUMNS, StoredPassage, sql
 from epicrisis.library.base.remote_store import load_object_storage
 from epicrisis.library.core import patient_identities as registry
 from epicrisis.library.core.journal import DocumentRow, Journal, open_journal
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
+from epicrisis.library.engines.engine_choice import compute_digest
 from epicrisis.library.engines.lance_table import has_lance
-from epicrisis.library.engines.tables import compute_digest
 from epicrisis.library.engines.vector_search import EXACT_LIMIT
 from epicrisis.system.remote_libraries import show_library
 

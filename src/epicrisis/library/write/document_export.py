@@ -20,7 +20,7 @@ from epicrisis.core.serialization import to_json
 from epicrisis.core.types import Document, Metadata, Passage
 from epicrisis.corpus.base.chunking import find_sentences
 from epicrisis.library.core.journal import open_journal
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 
 _PLACE_KEYS = frozenset(("page", "section", f"page{STARTS}", f"section{STARTS}"))
 _CONTEXT = 200

@@ -24,7 +24,7 @@ from epicrisis.corpus.base.text_quality import NearDuplicateFinder, has_markup, 
 from epicrisis.library.base.passage_table import Columns
 from epicrisis.library.base.remote_store import check_in_folder
 from epicrisis.library.core.journal import Journal
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.patients import MIXED_NOTICE, Roster
 from epicrisis.library.engines.checksums import verify_data_files
 from epicrisis.library.engines.word_index import WordIndex, version_of

@@ -29,7 +29,7 @@ from epicrisis.library.base.manifest import PRECOMPUTED, check_encoder, complete
 from epicrisis.library.base.passage_table import find_fault, find_vector_fault
 from epicrisis.library.base.splitters import check_chunks, check_fits_window, split_document
 from epicrisis.library.core.earlier_facts import add_facts, find_unstated, has_facts, replace_facts
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.patients import NotesAndLiterature, read_document_patients
 from epicrisis.library.write import ingest_batches
 from epicrisis.library.write.document_export import restore_document

@@ -29,7 +29,7 @@ from epicrisis.library.base.remote_store import is_in_database
 from epicrisis.library.base.skipped_items import SkippedItems, SkippedReason
 from epicrisis.library.base.splitters import is_longer_than_window
 from epicrisis.library.core.journal import IngestedFile
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.patients import PatientRegistration, read_document_patients
 from epicrisis.models.catalogue import reads_english_only
 from epicrisis.retrieval.question_language import FOUND_BY_PAIRS, find_document_language

@@ -19,7 +19,7 @@ from epicrisis.library.base.remote_store import is_in_database, load_object_stor
 from epicrisis.library.base.skipped_items import SKIPPED_FILE
 from epicrisis.library.core import library_parts
 from epicrisis.library.core.journal import open_journal
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.patient_identities import forget_identities
 from epicrisis.library.engines import word_index
 from epicrisis.library.engines.checksums import list_current_files

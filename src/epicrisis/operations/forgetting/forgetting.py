@@ -30,8 +30,8 @@ from epicrisis.core.errors import InputError
 from epicrisis.library.base.passage_table import sql_in
 from epicrisis.library.base.remote_store import is_in_database, load_database_engine, load_object_storage
 from epicrisis.library.core.journal import open_journal
-from epicrisis.library.core.library import LibraryStore
 from epicrisis.library.core.library_parts import REPLIES, remove_parts
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.patient_identities import read_identities
 from epicrisis.library.core.patients import Roster, number_without_system
 from epicrisis.library.postgresql.rewriting import list_copies, rewrite_tables
@@ -45,7 +45,7 @@ from epicrisis.operations.forgetting.table_scan import scan_tables
 from epicrisis.privacy.access_log import FORGET, NAME, AccessLog, build_entry
 from epicrisis.privacy.record_access import SystemUser
 from epicrisis.server.base.users import USERS_FILE, UserStore
-from epicrisis.server.state.shared_state.database import StateDatabase
+from epicrisis.server.state.shared_state.shared_database import StateDatabase
 from epicrisis.server.state.state import open_state
 from epicrisis.system.local_only import replace_file
 from epicrisis.system.remote_libraries import is_remote, show_library

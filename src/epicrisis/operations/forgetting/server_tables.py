@@ -17,7 +17,7 @@ from epicrisis.core.errors import InputError
 from epicrisis.operations.forgetting.patient_strings import PatientStrings
 from epicrisis.operations.forgetting.places import PlaceRemoval, is_line_of, remove_items
 from epicrisis.operations.forgetting.server_items import is_about, number_questions, prune_review
-from epicrisis.server.state.shared_state.database import StateDatabase
+from epicrisis.server.state.shared_state.shared_database import StateDatabase
 
 _SIGN_INS = ("session", "rights")
 _REVIEW, _ITEMS = "review.json", "items.json"

@@ -10,7 +10,7 @@ from typing import Any
 
 from epicrisis.core.printable import count_noun
 from epicrisis.library.postgresql.database import Database
-from epicrisis.library.postgresql.errors import translate_database_errors
+from epicrisis.library.postgresql.database_errors import translate_database_errors
 from epicrisis.library.postgresql.rewriting import list_tables
 from epicrisis.operations.forgetting.patient_strings import PatientStrings
 

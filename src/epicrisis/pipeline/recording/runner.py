@@ -20,8 +20,8 @@ from epicrisis.core.answers import Answer, Failure, Retrieved, Usage
 from epicrisis.core.serialization import to_json
 from epicrisis.core.types import Question
 from epicrisis.pipeline.pipeline import Pipeline
+from epicrisis.pipeline.recording.answer_record import CONTENT, SCHEMA_VERSION, RunRecord
 from epicrisis.pipeline.recording.case import Case, Condition, case_key
-from epicrisis.pipeline.recording.record import CONTENT, SCHEMA_VERSION, RunRecord
 from epicrisis.retrieval.retriever import QUESTION_CUT
 from epicrisis.system.concurrency import run_concurrently
 from epicrisis.system.json_lines import append_lines, sort_lines

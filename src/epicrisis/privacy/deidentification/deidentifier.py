@@ -18,7 +18,7 @@ from itertools import chain
 from epicrisis.privacy.deidentification.date_forms import find_dates, shift_date
 from epicrisis.privacy.deidentification.employers import find_employers
 from epicrisis.privacy.deidentification.name_lists import WORD
-from epicrisis.privacy.deidentification.names import NameFinder
+from epicrisis.privacy.deidentification.name_rules import NameFinder
 from epicrisis.privacy.deidentification.patterns import find_patterns
 from epicrisis.privacy.deidentification.presidio import find_with_presidio
 from epicrisis.privacy.deidentification.spans import Identifier, IdentifierKind, merge_identifiers

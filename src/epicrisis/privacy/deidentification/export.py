@@ -7,9 +7,9 @@ from dataclasses import replace
 from datetime import date, timedelta
 
 from epicrisis.core.types import Document
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.privacy.deidentification.deidentifier import Deidentifier
-from epicrisis.privacy.deidentification.opening import open_for_export
+from epicrisis.privacy.deidentification.opened_deidentifier import open_for_export
 
 _CLINICAL_KEYS = ("note_type", "publication_types", "journal")
 """Metadata without identifiers. All other metadata of notes are left out."""

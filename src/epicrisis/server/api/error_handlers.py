@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from epicrisis.core.errors import EpicrisisError
-from epicrisis.server.base.errors import (
+from epicrisis.server.base.http_errors import (
     Problem,
     describe_error,
     describe_refusal,

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from epicrisis.core.errors import EpicrisisError
 from epicrisis.server.api.error_handlers import send_error
 from epicrisis.server.base.error_log import log_fault
-from epicrisis.server.base.errors import (
+from epicrisis.server.base.http_errors import (
     BodyTooLarge,
     BodyTooSlow,
     HostRefused,

@@ -16,9 +16,9 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from epicrisis.server.api.mcp_server import create_mcp_server
-from epicrisis.server.base.errors import NotFound
+from epicrisis.server.base.http_errors import NotFound
 from epicrisis.server.base.users import find_caller
-from epicrisis.server.libraries.questions import Questions
+from epicrisis.server.libraries.asked_questions import Questions
 from epicrisis.server.libraries.reading import LibraryReader
 
 PATH = "/mcp"

@@ -43,11 +43,11 @@ from epicrisis.server.api.mcp_results import (
     describe_passage,
     describe_ranking,
 )
-from epicrisis.server.base.errors import MAX_NAME, NotFound, describe_error, describe_failure, describe_faults
+from epicrisis.server.base.http_errors import MAX_NAME, NotFound, describe_error, describe_failure, describe_faults
 from epicrisis.server.base.users import LOCAL, Caller, find_caller
-from epicrisis.server.libraries.access import find_known_patient
 from epicrisis.server.libraries.answer_steps import describe_step
-from epicrisis.server.libraries.questions import MAX_QUESTION_CHARACTERS, QuestionBody, Questions
+from epicrisis.server.libraries.asked_questions import MAX_QUESTION_CHARACTERS, QuestionBody, Questions
+from epicrisis.server.libraries.caller_access import find_known_patient
 from epicrisis.server.libraries.reading import DocumentText, LibraryReader, ReadBody, SearchBody, offload
 from epicrisis.server.libraries.resources import MAX_K, OpenLibrary, RequestSettings
 from epicrisis.system.local_only import HAS_OWNERS

@@ -31,7 +31,7 @@ from epicrisis.server.api.housekeeping import answer_housekeeping, describe_hous
 from epicrisis.server.api.openai_reply import ReplyMessage, count_usage, describe_outcome, write_reply
 from epicrisis.server.api.openai_request import ChatBody, Conversation, read_conversation
 from epicrisis.server.api.question_api import DataResponse
-from epicrisis.server.base.errors import (
+from epicrisis.server.base.http_errors import (
     NotFound,
     UnsupportedParameter,
     describe_error,
@@ -41,8 +41,8 @@ from epicrisis.server.base.errors import (
 )
 from epicrisis.server.base.users import Caller, CurrentCaller
 from epicrisis.server.libraries.answer_steps import describe_step
-from epicrisis.server.libraries.follow_up import COMPLETING, CompletedQuestion, complete
-from epicrisis.server.libraries.questions import Inquiry, QuestionBody, Questions
+from epicrisis.server.libraries.asked_questions import Inquiry, QuestionBody, Questions
+from epicrisis.server.libraries.question_completion import COMPLETING, CompletedQuestion, complete
 from epicrisis.server.libraries.resources import OpenLibrary
 from epicrisis.server.libraries.streaming import EventStream, keep_alive, run_while_connected
 from epicrisis.server.state.stored_answers import AnswerStore, store_answer

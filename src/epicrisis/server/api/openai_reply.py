@@ -22,7 +22,7 @@ from epicrisis.report.answer_content import (
 from epicrisis.report.answer_files import escape_markdown
 from epicrisis.report.shown_citation import show_citation
 from epicrisis.report.study_table import list_shown_citations
-from epicrisis.server.libraries.follow_up import CompletedQuestion
+from epicrisis.server.libraries.question_completion import CompletedQuestion
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from epicrisis.answering.follow_up import ConversationTurn
 from epicrisis.core.errors import InputError
 from epicrisis.server.api.housekeeping import asks_for_title, is_housekeeping
-from epicrisis.server.base.errors import UnsupportedParameter
+from epicrisis.server.base.http_errors import UnsupportedParameter
 from epicrisis.server.base.request_body import RequestBody
-from epicrisis.server.libraries.access import AccessReason
-from epicrisis.server.libraries.questions import MAX_QUESTION_CHARACTERS, LibraryName, Options, PatientId
+from epicrisis.server.libraries.asked_questions import MAX_QUESTION_CHARACTERS, LibraryName, Options, PatientId
+from epicrisis.server.libraries.caller_access import AccessReason
 from epicrisis.server.libraries.resources import RequestSettings
 
 MAX_HISTORY_CHARACTERS = 20_000

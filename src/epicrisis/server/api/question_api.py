@@ -14,9 +14,9 @@ from epicrisis.core.printable import printable_json
 from epicrisis.core.serialization import to_json
 from epicrisis.core.types import ReferenceFormat
 from epicrisis.report.citation_styles import check_reference_format, write_references
-from epicrisis.server.base.errors import describe_failure, send_problem
+from epicrisis.server.base.http_errors import describe_failure, send_problem
 from epicrisis.server.base.users import CurrentCaller
-from epicrisis.server.libraries.questions import QuestionBody, Questions
+from epicrisis.server.libraries.asked_questions import QuestionBody, Questions
 from epicrisis.server.libraries.streaming import EventStream, keep_alive, run_while_connected, stream_events
 
 PREFIX = "/api/v1"

@@ -19,7 +19,7 @@ from epicrisis.core.errors import InputError, StorageError
 from epicrisis.privacy.user_rights import ROLES as ROLES
 from epicrisis.privacy.user_rights import USERS_FILE as USERS_FILE
 from epicrisis.privacy.user_rights import Role as Role
-from epicrisis.server.base.errors import AccessDenied, KeyRequired, UsersUnreadable
+from epicrisis.server.base.http_errors import AccessDenied, KeyRequired, UsersUnreadable
 from epicrisis.server.base.private_folder import make_private_folder
 from epicrisis.system.local_only import replace_file
 

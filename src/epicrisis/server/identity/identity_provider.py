@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from epicrisis.core.errors import ModelMissing
 from epicrisis.core.printable import printable
-from epicrisis.server.base.errors import NoRole, ProviderFailed, SignInRefused, TokenRefused
+from epicrisis.server.base.http_errors import NoRole, ProviderFailed, SignInRefused, TokenRefused
 from epicrisis.server.base.users import ROLES, Caller, Role, make_owner_id
 from epicrisis.server.identity.identity_provider_settings import IdentityProviderSettings
 from epicrisis.server.identity.provider_documents import ALGORITHMS, TIMEOUT_SECONDS, ProviderDocuments
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from epicrisis.server.state.shared_state.database import StateDatabase
+    from epicrisis.server.state.shared_state.shared_database import StateDatabase
 
 CALLBACK_PATH = "/sign-in/callback"
 START_PATH = "/sign-in/provider"

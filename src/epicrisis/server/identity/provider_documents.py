@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from epicrisis.server.base.errors import ProviderFailed
+from epicrisis.server.base.http_errors import ProviderFailed
 from epicrisis.server.identity.identity_provider_settings import IdentityProviderSettings
 from epicrisis.system.local_only import permit_host
 

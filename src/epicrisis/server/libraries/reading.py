@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Metadata, Passage, Ranking, Scope, SentenceRanking
 from epicrisis.library.core.checked_store import CheckedStore
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.passage_lookup import read_document_passages
 from epicrisis.library.core.patients import PatientRecord
 from epicrisis.pipeline.components import LibrarySearch
@@ -25,12 +25,12 @@ from epicrisis.pipeline.passage_search import search_passages, search_sentences
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.privacy.access_log import AccessLog
 from epicrisis.retrieval.record_context import rank_record, restore_notes
-from epicrisis.server.base.errors import NotFound
+from epicrisis.server.base.http_errors import NotFound
 from epicrisis.server.base.request_body import RequestBody
 from epicrisis.server.base.users import Caller
 from epicrisis.server.base.white_space import join_text
-from epicrisis.server.libraries.access import AccessControl, AccessReason
-from epicrisis.server.libraries.questions import MAX_QUESTION_CHARACTERS, LibraryName, PatientId
+from epicrisis.server.libraries.asked_questions import MAX_QUESTION_CHARACTERS, LibraryName, PatientId
+from epicrisis.server.libraries.caller_access import AccessControl, AccessReason
 from epicrisis.server.libraries.resources import OpenLibrary, RequestSettings, Resources
 
 P = ParamSpec("P")

@@ -31,8 +31,8 @@ from epicrisis.core.types import CountUnit, EvidenceOrder, EvidenceUnit, SearchM
 from epicrisis.library.core.patients import holds_patients
 from epicrisis.models.model_pool import ModelPool
 from epicrisis.pipeline.pipeline import Pipeline
-from epicrisis.server.base.errors import NotFound
 from epicrisis.server.base.hidden_paths import hide_file_paths
+from epicrisis.server.base.http_errors import NotFound
 from epicrisis.server.base.request_body import RequestBody
 from epicrisis.settings.settings import ScopeSettings, Settings
 from epicrisis.system.local_only import local_path

@@ -24,12 +24,12 @@ from epicrisis.library.core.document_list import (
     count_documents,
     list_documents,
 )
-from epicrisis.library.core.library import LibraryStore
 from epicrisis.library.core.library_parts import LibraryInfo
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.write.health import check_health, without_ids
 from epicrisis.library.write.health_report import HealthReport
 from epicrisis.server.base.error_log import log_fault
-from epicrisis.server.base.errors import AccessDenied, NotFound, ServerBusy
+from epicrisis.server.base.http_errors import AccessDenied, NotFound, ServerBusy
 from epicrisis.server.base.users import LOCAL, Caller
 from epicrisis.server.libraries.reading import LibraryReader, offload
 from epicrisis.server.libraries.resources import OpenLibrary

@@ -22,7 +22,7 @@ from epicrisis.core.printable import printable_json
 from epicrisis.core.serialization import to_json
 from epicrisis.core.types import ReferenceFormat
 from epicrisis.report.citation_styles import write_references
-from epicrisis.server.base.errors import describe_error
+from epicrisis.server.base.http_errors import describe_error
 
 MEDIA_TYPE = "text/event-stream"
 KEEPALIVE_SECONDS = 15.0

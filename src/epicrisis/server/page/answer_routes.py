@@ -13,17 +13,11 @@ from starlette.responses import RedirectResponse, Response
 from epicrisis.core.printable import printable
 from epicrisis.report.answer_content import describe_check, judge_support
 from epicrisis.report.study_table import list_shown_citations
-from epicrisis.server.base.errors import AnswerRemoved, NotFound
+from epicrisis.server.base.http_errors import AnswerRemoved, NotFound
 from epicrisis.server.base.users import Caller, CurrentCaller
 from epicrisis.server.libraries.reading import LibraryReader
 from epicrisis.server.page.answer_view import build_answer_view
-from epicrisis.server.page.document_view import DocumentView, Highlight
-from epicrisis.server.page.exports import list_exports, list_formats
-from epicrisis.server.page.page_route import is_part
-from epicrisis.server.page.pdf_view import PdfViewer, send_image
-from epicrisis.server.page.question_form import FormFields, build_form
-from epicrisis.server.page.rendering import HEADERS, html_response, render
-from epicrisis.server.page.sources import (
+from epicrisis.server.page.cited_passages import (
     build_highlight,
     draw_page,
     find_citation,
@@ -31,7 +25,13 @@ from epicrisis.server.page.sources import (
     find_study,
     open_document,
 )
-from epicrisis.server.state.answer_files import AnswerRemoval
+from epicrisis.server.page.document_view import DocumentView, Highlight
+from epicrisis.server.page.exports import list_exports, list_formats
+from epicrisis.server.page.page_route import is_part
+from epicrisis.server.page.pdf_view import PdfViewer, send_image
+from epicrisis.server.page.question_form import FormFields, build_form
+from epicrisis.server.page.rendering import HEADERS, html_response, render
+from epicrisis.server.state.stored_answer_files import AnswerRemoval
 from epicrisis.server.state.stored_answers import AnswerStore, StoredAnswer
 
 CellName = Literal["size", "population", "sentence"]

@@ -19,10 +19,10 @@ from epicrisis.core.answers import Answered
 from epicrisis.core.errors import EpicrisisError, InputError
 from epicrisis.report.answer_content import describe_choice
 from epicrisis.server.api.openai_request import keep_newest
-from epicrisis.server.base.errors import describe_error
+from epicrisis.server.base.http_errors import describe_error
 from epicrisis.server.base.users import Caller, CurrentCaller
-from epicrisis.server.libraries.follow_up import COMPLETING, complete
-from epicrisis.server.libraries.questions import Inquiry, QuestionBody, Questions
+from epicrisis.server.libraries.asked_questions import Inquiry, QuestionBody, Questions
+from epicrisis.server.libraries.question_completion import COMPLETING, complete
 from epicrisis.server.libraries.streaming import EventStream, keep_alive, run_while_connected
 from epicrisis.server.page.answer_routes import AnswerPages
 from epicrisis.server.page.answer_view import build_answer_view

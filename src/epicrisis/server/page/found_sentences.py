@@ -11,7 +11,7 @@ from epicrisis.answering.strategy import writes_citations
 from epicrisis.core.errors import EpicrisisError
 from epicrisis.core.references import find_document_study
 from epicrisis.core.types import Passage, Sentence, SentenceRanking
-from epicrisis.server.libraries.questions import Inquiry
+from epicrisis.server.libraries.asked_questions import Inquiry
 from epicrisis.server.libraries.reading import LibraryReader, SearchBody
 from epicrisis.server.libraries.resources import RequestSettings
 from epicrisis.server.page.rendering import render

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from epicrisis.server.base.errors import NotFound
+from epicrisis.server.base.http_errors import NotFound
 from epicrisis.server.base.users import Caller, CurrentCaller
 from epicrisis.server.libraries.reading import ReadBody, read_documents
 from epicrisis.server.libraries.shelves import Shelves, may_maintain

@@ -17,7 +17,7 @@ from epicrisis.core.printable import count_noun, printable
 from epicrisis.core.references import name_document
 from epicrisis.core.types import Question
 from epicrisis.library.core.document_list import DocumentEntry, DocumentFilter, list_documents
-from epicrisis.server.base.errors import NotFound
+from epicrisis.server.base.http_errors import NotFound
 from epicrisis.server.base.users import Caller
 from epicrisis.server.libraries.reading import offload
 from epicrisis.server.libraries.resources import OpenLibrary, RequestSettings

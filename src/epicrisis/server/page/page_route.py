@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from epicrisis.core.errors import EpicrisisError
-from epicrisis.server.base.errors import Problem, describe_error, describe_validation
+from epicrisis.server.base.http_errors import Problem, describe_error, describe_validation
 from epicrisis.server.page.rendering import CALLER, MENU, html_response, render
 
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from epicrisis.library.core.patients import PatientRecord
-from epicrisis.server.base.errors import NotFound
+from epicrisis.server.base.http_errors import NotFound
 from epicrisis.server.base.users import Caller, CurrentCaller
 from epicrisis.server.libraries.reading import DocumentText, LibraryReader, PatientBody
 from epicrisis.server.page.answer_routes import AnswerPages

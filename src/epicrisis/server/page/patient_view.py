@@ -21,7 +21,7 @@ from epicrisis.records.fact_questions.record import PatientFacts, read_fact_reco
 from epicrisis.report.study_table import list_shown_citations
 from epicrisis.retrieval.hospital_stays import HospitalStay, NoteTime, format_day, group_stays
 from epicrisis.server.libraries.reading import NoteEntry, PatientNotes
-from epicrisis.server.page.measurements import (
+from epicrisis.server.page.measured_answers import (
     NO_MEASUREMENTS,
     Measurements,
     describe_chart,

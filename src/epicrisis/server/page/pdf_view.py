@@ -27,7 +27,7 @@ from epicrisis.core.types import Origin, Passage
 from epicrisis.corpus import sandbox
 from epicrisis.corpus.documents.pdf_pages import PageWords, fold_letters
 from epicrisis.library.core.checked_store import CheckedStore
-from epicrisis.server.base.errors import NotFound, ServerBusy
+from epicrisis.server.base.http_errors import NotFound, ServerBusy
 from epicrisis.server.libraries.reading import offload
 from epicrisis.server.libraries.resources import OpenLibrary
 from epicrisis.server.page.document_view import DocumentView, Highlight, read_span

@@ -13,7 +13,7 @@ from epicrisis.answering.strategy import find_strategy
 from epicrisis.core.errors import InputError
 from epicrisis.core.printable import printable
 from epicrisis.server.base.users import Caller
-from epicrisis.server.libraries.questions import QuestionBody
+from epicrisis.server.libraries.asked_questions import QuestionBody
 from epicrisis.server.libraries.reading import PatientBody, ReadBody
 from epicrisis.server.libraries.resources import OpenLibrary, Resources
 

@@ -11,9 +11,9 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from epicrisis.server.api.question_api import PREFIX, DataResponse
-from epicrisis.server.base.errors import NotFound
+from epicrisis.server.base.http_errors import NotFound
 from epicrisis.server.base.users import CurrentCaller
-from epicrisis.server.libraries.questions import Questions
+from epicrisis.server.libraries.asked_questions import Questions
 from epicrisis.server.libraries.shelves import Shelves
 from epicrisis.server.page.answer_routes import AnswerPages, add_answer_pages, add_source_pages
 from epicrisis.server.page.asking import add_asking

@@ -21,7 +21,7 @@ from epicrisis.server.api.guards import (
     find_own_path,
     name_cookie,
 )
-from epicrisis.server.base.errors import ProviderFailed
+from epicrisis.server.base.http_errors import ProviderFailed
 from epicrisis.server.base.public_address import PublicAddress
 from epicrisis.server.base.users import Caller, UserStore, hash_key
 from epicrisis.server.identity.identity_provider import CALLBACK_PATH, START_PATH, STATE_SECONDS, IdentityProvider

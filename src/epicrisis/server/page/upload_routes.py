@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 
 from epicrisis.corpus.readers.sources import list_suffixes
 from epicrisis.server.api.upload_api import follow_upload
-from epicrisis.server.base.errors import NotFound
+from epicrisis.server.base.http_errors import NotFound
 from epicrisis.server.base.users import Caller, CurrentCaller
 from epicrisis.server.libraries.shelves import may_maintain
 from epicrisis.server.libraries.streaming import EventStream, keep_alive

@@ -23,7 +23,7 @@ from epicrisis.core.errors import InputError
 from epicrisis.core.printable import printable, split_printable_lines
 from epicrisis.evaluation.grading.blind_pairs import NOT_ASKED, BlindingKey, remove_citations
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.pipeline.recording.record import read_records
+from epicrisis.pipeline.recording.answer_record import read_records
 from epicrisis.report.answer_content import describe_choice, describe_marks
 from epicrisis.report.shown_citation import show_citation
 from epicrisis.server.runs.reviews import (

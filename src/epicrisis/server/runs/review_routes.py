@@ -17,7 +17,7 @@ from epicrisis.core.printable import printable
 from epicrisis.evaluation.grading.human_verdicts import CRITERIA
 from epicrisis.evaluation.grading.review_file import dump_review, dump_verdict_table
 from epicrisis.privacy.access_log import AccessLog, AccessOutcome
-from epicrisis.server.base.errors import AccessDenied, NotFound, describe_error
+from epicrisis.server.base.http_errors import AccessDenied, NotFound, describe_error
 from epicrisis.server.base.users import LOCAL, Caller, CurrentCaller, UserStore
 from epicrisis.server.page.rendering import HEADERS, html_response, render
 from epicrisis.server.runs.review_answers import MAX_QUESTIONS, ReviewRequest, make_review

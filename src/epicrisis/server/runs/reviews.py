@@ -36,7 +36,7 @@ from epicrisis.evaluation.grading.human_verdicts import (
     PresentationOrder,
     swap_places,
 )
-from epicrisis.server.base.errors import NotFound
+from epicrisis.server.base.http_errors import NotFound
 from epicrisis.server.base.item_folder import ItemFolder
 from epicrisis.server.state.state import REVIEW_PLAN as PLAN
 

@@ -17,7 +17,7 @@ from epicrisis.evaluation.runs.run_folder import MANIFEST, RECORDS, RunManifest,
 from epicrisis.privacy.access_log import AccessLog, AccessOutcome, build_entry
 from epicrisis.report.page import render_page
 from epicrisis.server.api.question_api import PREFIX, DataResponse
-from epicrisis.server.base.errors import NotFound
+from epicrisis.server.base.http_errors import NotFound
 from epicrisis.server.base.users import Caller, CurrentCaller
 from epicrisis.server.page.rendering import HEADERS, html_response, render
 from epicrisis.system.json_lines import read_lines

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from epicrisis.core.errors import StorageError
 from epicrisis.pipeline.recording.runner import RecordStore
-from epicrisis.server.base.errors import NotFound
+from epicrisis.server.base.http_errors import NotFound
 from epicrisis.server.state.job_models import JobFile
 from epicrisis.system.local_only import replace_file
 

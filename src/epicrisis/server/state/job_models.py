@@ -8,10 +8,16 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from epicrisis.server.base.errors import ServerBusy
+from epicrisis.server.base.http_errors import ServerBusy
 from epicrisis.server.base.request_body import RequestBody
-from epicrisis.server.libraries.access import AccessReason
-from epicrisis.server.libraries.questions import MAX_QUESTION_CHARACTERS, LibraryName, Options, PatientId, QuestionBody
+from epicrisis.server.libraries.asked_questions import (
+    MAX_QUESTION_CHARACTERS,
+    LibraryName,
+    Options,
+    PatientId,
+    QuestionBody,
+)
+from epicrisis.server.libraries.caller_access import AccessReason
 from epicrisis.server.libraries.resources import RequestSettings
 
 MAX_QUESTIONS = 1_000

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from epicrisis.server.base.users import Caller
 
 if TYPE_CHECKING:
-    from epicrisis.server.state.shared_state.database import StateDatabase
-    from epicrisis.server.state.shared_state.sessions import SharedMap
+    from epicrisis.server.state.shared_state.shared_database import StateDatabase
+    from epicrisis.server.state.shared_state.shared_sessions import SharedMap
 
 KEY_SESSION_MINUTES = 10 * 60
 """How long a browser stays signed in with a key: a long shift."""
@@ -75,7 +75,7 @@ class Sessions:
             self._callers = ExpiringMap[Caller](minutes * 60.0, clock)
             self._owners = ExpiringMap[Caller](JOB_RIGHTS_SECONDS, clock)
         else:
-            from epicrisis.server.state.shared_state.sessions import SharedMap
+            from epicrisis.server.state.shared_state.shared_sessions import SharedMap
 
             self._callers = SharedMap(database, "session", minutes * 60.0)
             self._owners = SharedMap(database, "rights", JOB_RIGHTS_SECONDS)

@@ -22,8 +22,8 @@ from epicrisis.server.base.users import USERS_FILE, UserStore
 from epicrisis.system.remote_libraries import find_address, library_folder, parse_parameters
 
 if TYPE_CHECKING:
-    from epicrisis.server.state.shared_state.database import StateDatabase
     from epicrisis.server.state.shared_state.items import ItemTable
+    from epicrisis.server.state.shared_state.shared_database import StateDatabase
     from epicrisis.server.state.stored_answers import AnswerStore
 
 DEFAULT_SCHEMA = "epicrisis_server"
@@ -79,9 +79,9 @@ def open_state(folder: Path) -> ServerState:
     """Return the stores of the server of this folder. Raises UsersUnreadable, SettingsError and LibraryError."""
     if find_address(folder) is None:
         return ServerState(folder, UserStore(folder / USERS_FILE), AccessLog(folder / ACCESS_LOG))
-    from epicrisis.server.state.shared_state.access_log import AccessTable
-    from epicrisis.server.state.shared_state.database import open_state_database
-    from epicrisis.server.state.shared_state.users import UserTable
+    from epicrisis.server.state.shared_state.shared_access_log import AccessTable
+    from epicrisis.server.state.shared_state.shared_database import open_state_database
+    from epicrisis.server.state.shared_state.shared_users import UserTable
 
     database = open_state_database(folder)
     return ServerState(folder, UserTable(database), AccessTable(database), database)

@@ -27,16 +27,16 @@ from epicrisis.core.answers import Answer, Citation, Usage
 from epicrisis.core.references import find_document_study
 from epicrisis.core.types import Passage
 from epicrisis.pipeline.components import build_scope
-from epicrisis.pipeline.evidence import find_time_restriction
+from epicrisis.pipeline.question_evidence import find_time_restriction
 from epicrisis.report.study_table import list_shown_citations
-from epicrisis.server.libraries.questions import Inquiry
+from epicrisis.server.libraries.asked_questions import Inquiry
 from epicrisis.server.libraries.reading import read_documents
 from epicrisis.server.libraries.resources import OpenLibrary
-from epicrisis.server.state.answer_files import KEEP_ANSWERS, KEEP_DAYS, AnswerFiles, AnswerRemoval
+from epicrisis.server.state.stored_answer_files import KEEP_ANSWERS, KEEP_DAYS, AnswerFiles, AnswerRemoval
 
 if TYPE_CHECKING:
-    from epicrisis.server.state.shared_state.answers import AnswerTable
-    from epicrisis.server.state.shared_state.database import StateDatabase
+    from epicrisis.server.state.shared_state.shared_answers import AnswerTable
+    from epicrisis.server.state.shared_state.shared_database import StateDatabase
 
 MAX_IN_MEMORY = 200
 """Answers kept in memory. With a folder, older ones are read from it again; without one, they are gone."""
@@ -109,7 +109,7 @@ class AnswerStore:
         self._files: AnswerFiles | AnswerTable | None = None if folder is None else AnswerFiles(folder, keep_days, keep)
         self._max_in_memory = MAX_IN_MEMORY
         if database is not None:
-            from epicrisis.server.state.shared_state.answers import AnswerTable
+            from epicrisis.server.state.shared_state.shared_answers import AnswerTable
 
             self._files = AnswerTable(database, keep_days, keep)
             # Another process may delete an answer.

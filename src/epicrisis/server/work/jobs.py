@@ -21,11 +21,11 @@ from pydantic import ValidationError
 
 from epicrisis.core.answers import Answer
 from epicrisis.core.errors import EpicrisisError, InputError, StorageError
-from epicrisis.pipeline.recording.record import RunRecord
+from epicrisis.pipeline.recording.answer_record import RunRecord
 from epicrisis.pipeline.recording.runner import RecordStore
 from epicrisis.privacy.record_access import list_documents
 from epicrisis.server.base.error_log import log_fault
-from epicrisis.server.base.errors import (
+from epicrisis.server.base.http_errors import (
     NotFound,
     ServerBusy,
     ShuttingDown,
@@ -35,14 +35,14 @@ from epicrisis.server.base.errors import (
 )
 from epicrisis.server.base.users import LOCAL, Caller
 from epicrisis.server.identity.identity_provider import IdentityProvider
-from epicrisis.server.libraries.questions import Inquiry, Questions
+from epicrisis.server.libraries.asked_questions import Inquiry, Questions
 from epicrisis.server.state.job_folder import JobFolder
 from epicrisis.server.state.job_models import JobBody, JobFile, JobStatus, JobTaken
 from epicrisis.server.state.state import ServerState
 from epicrisis.system.concurrency import finish_in_thread
 
 if TYPE_CHECKING:
-    from epicrisis.server.state.shared_state.jobs import JobLines, JobTable
+    from epicrisis.server.state.shared_state.shared_jobs import JobLines, JobTable
 
 MAX_RUNNING_JOBS = 4
 """Jobs of one user that run at the same time."""
@@ -65,7 +65,7 @@ class Jobs:
         self._questions = questions
         self._store: JobFolder | JobTable = JobFolder(state.folder)
         if state.database is not None:
-            from epicrisis.server.state.shared_state.jobs import JobTable
+            from epicrisis.server.state.shared_state.shared_jobs import JobTable
 
             self._store = JobTable(state.database)
         self._users = state.users

@@ -25,7 +25,7 @@ from epicrisis.corpus.base.reader_base import (
 )
 from epicrisis.corpus.readers.sources import NOTE_FORMATS, detect_format, read_sources
 from epicrisis.library.base.skipped_items import SkippedReason
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.write.ingest import add_documents, check_vectors
 from epicrisis.library.write.ingest_batches import IngestProgress, IngestReport
 from epicrisis.models.encoders import PrecomputedEncoder

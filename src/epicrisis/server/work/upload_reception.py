@@ -24,7 +24,7 @@ from starlette.requests import ClientDisconnect
 from epicrisis.core.errors import StorageError
 from epicrisis.core.printable import printable
 from epicrisis.corpus.readers.sources import find_suffix, list_suffixes
-from epicrisis.server.base.errors import BodyTooLarge, UploadRefused
+from epicrisis.server.base.http_errors import BodyTooLarge, UploadRefused
 from epicrisis.server.libraries.streaming import ClientGone
 from epicrisis.server.work.import_process import ReceivedFile
 from epicrisis.system.local_only import open_private

@@ -25,9 +25,9 @@ from epicrisis.core.printable import printable
 from epicrisis.models.hardware import measure_available_memory
 from epicrisis.privacy.access_log import AccessLog
 from epicrisis.server.base.error_log import log_fault
-from epicrisis.server.base.errors import AccessDenied, NotFound, ServerBusy, ShuttingDown
+from epicrisis.server.base.http_errors import AccessDenied, NotFound, ServerBusy, ShuttingDown
 from epicrisis.server.base.users import Caller
-from epicrisis.server.libraries.access import AccessControl
+from epicrisis.server.libraries.caller_access import AccessControl
 from epicrisis.server.libraries.resources import OpenLibrary, Resources
 from epicrisis.server.libraries.shelves import find_store, require_maintainer
 from epicrisis.server.work.import_process import (

@@ -15,8 +15,8 @@ from epicrisis.core.fact_kinds import FactEvent, FactKind
 from epicrisis.core.ucum import to_ucum
 from epicrisis.corpus.base import reader_base
 from epicrisis.corpus.base.removal_log import RemovalLog
-from epicrisis.corpus.records.facts.documents import FactEntry, FactRecord, FactSpool, Stay, end_entry
-from epicrisis.corpus.records.facts.tables import (
+from epicrisis.corpus.records.facts.fact_documents import FactEntry, FactRecord, FactSpool, Stay, end_entry
+from epicrisis.corpus.records.facts.fact_tables import (
     TableRow,
     describe_range,
     group_tables,

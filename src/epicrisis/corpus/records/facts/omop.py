@@ -19,8 +19,8 @@ from epicrisis.core.fact_kinds import FactEvent, FactKind
 from epicrisis.core.ucum import to_ucum
 from epicrisis.corpus.base import reader_base
 from epicrisis.corpus.base.removal_log import RemovalLog
-from epicrisis.corpus.records.facts.documents import FactEntry, FactRecord, FactSpool, Stay, end_entry
-from epicrisis.corpus.records.facts.tables import (
+from epicrisis.corpus.records.facts.fact_documents import FactEntry, FactRecord, FactSpool, Stay, end_entry
+from epicrisis.corpus.records.facts.fact_tables import (
     TableRow,
     describe_range,
     group_tables,
@@ -28,8 +28,8 @@ from epicrisis.corpus.records.facts.tables import (
     read_table,
     read_unquoted,
 )
+from epicrisis.corpus.records.facts.fact_values import VITAL_SIGNS
 from epicrisis.corpus.records.facts.times import add_supply
-from epicrisis.corpus.records.facts.values import VITAL_SIGNS
 from epicrisis.corpus.records.note_documents import ClinicalNote, NoteCleaning, build_items
 
 _STAYS = frozenset(("9201", "9203", "262", "8717", "32037", "581379", "581385", "8883"))

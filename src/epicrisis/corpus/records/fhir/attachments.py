@@ -19,16 +19,16 @@ from epicrisis.corpus import sandbox
 from epicrisis.corpus.base.patient_numbers import StatedPerson
 from epicrisis.corpus.base.reader_base import PatientIdentity, read_limited, real_path
 from epicrisis.corpus.documents.embedded_files import EmbeddedText, detect_embedded, read_embedded
-from epicrisis.corpus.records.ccda.documents import ClinicalDocument, describe_missing_text
+from epicrisis.corpus.records.ccda.clinical_documents import ClinicalDocument, describe_missing_text
 from epicrisis.corpus.records.fhir.export_index import ExportIndex
-from epicrisis.corpus.records.fhir.references import (
+from epicrisis.corpus.records.fhir.fhir_references import (
     FhirReferences,
     find_contained,
     find_patient,
     find_server,
     split_address,
 )
-from epicrisis.corpus.records.fhir.resources import Resource, list_objects
+from epicrisis.corpus.records.fhir.fhir_resources import Resource, list_objects
 
 MAX_FILE_BYTES = 128 * 1024 * 1024
 """Limit of a file beside the export."""

@@ -12,8 +12,7 @@ from epicrisis.corpus import sandbox
 from epicrisis.corpus.base.reader_base import FileRemark
 from epicrisis.corpus.records.fhir import narratives
 from epicrisis.corpus.records.fhir.attachments import AttachmentReader, AttachmentTexts, list_attachments
-from epicrisis.corpus.records.fhir.people import find_custodian, list_authors, list_signers
-from epicrisis.corpus.records.fhir.references import (
+from epicrisis.corpus.records.fhir.fhir_references import (
     EncounterStay,
     FhirReferences,
     find_encounter,
@@ -21,7 +20,7 @@ from epicrisis.corpus.records.fhir.references import (
     find_relations,
     name_note,
 )
-from epicrisis.corpus.records.fhir.resources import (
+from epicrisis.corpus.records.fhir.fhir_resources import (
     STRUCTURE_ERRORS,
     WITHDRAWN,
     Resource,
@@ -29,6 +28,7 @@ from epicrisis.corpus.records.fhir.resources import (
     concept_text,
     list_objects,
 )
+from epicrisis.corpus.records.fhir.people import find_custodian, list_authors, list_signers
 from epicrisis.corpus.records.note_documents import ClinicalNote
 
 _SUPERSEDED = ("superseded", "deprecated")

@@ -16,7 +16,7 @@ from typing import Any
 
 from epicrisis.corpus.base.jsonl import parse_line
 from epicrisis.corpus.base.reader_base import os_error_reason
-from epicrisis.corpus.records.fhir.resources import Resource, last_updated
+from epicrisis.corpus.records.fhir.fhir_resources import Resource, last_updated
 
 _MEMORY_BYTES = 32 * 1024 * 1024
 """Of the temporary file, before it is written to the disk."""

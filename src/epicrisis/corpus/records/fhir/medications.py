@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from epicrisis.core.clinical_facts import ClinicalFact
-from epicrisis.corpus.records.facts.documents import FactEntry, end_entry
+from epicrisis.corpus.records.facts.fact_documents import FactEntry, end_entry
 from epicrisis.corpus.records.facts.times import add_supply, describe_end, reported_since
-from epicrisis.corpus.records.fhir.resources import Resource, as_list, concept_text, list_objects
-from epicrisis.corpus.records.fhir.values import (
+from epicrisis.corpus.records.fhir.fhir_resources import Resource, as_list, concept_text, list_objects
+from epicrisis.corpus.records.fhir.fhir_values import (
     concept_codes,
     join_concepts,
     read_concept,
@@ -19,7 +19,7 @@ from epicrisis.corpus.records.fhir.values import (
     read_range,
     read_time,
 )
-from epicrisis.corpus.records.hl7.values import DAY_EVENTS
+from epicrisis.corpus.records.hl7.hl7_values import DAY_EVENTS
 
 NamedCodes: TypeAlias = tuple[str, tuple[str, ...]]
 """The words and the codes of a medication."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from epicrisis.corpus import sandbox
 from epicrisis.corpus.records.fhir.attachments import AttachmentTexts
-from epicrisis.corpus.records.fhir.references import FhirReferences, find_patient
-from epicrisis.corpus.records.fhir.resources import Resource, as_list, concept_text, list_objects
+from epicrisis.corpus.records.fhir.fhir_references import FhirReferences, find_patient
+from epicrisis.corpus.records.fhir.fhir_resources import Resource, as_list, concept_text, list_objects
 
 TYPE_NAMES = {
     "ClinicalImpression": "Clinical impression",

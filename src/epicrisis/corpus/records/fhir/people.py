@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any, TypeAlias
 
-from epicrisis.corpus.records.fhir.resources import Resource, as_list, concept_text, list_objects
+from epicrisis.corpus.records.fhir.fhir_resources import Resource, as_list, concept_text, list_objects
 
 People: TypeAlias = MutableMapping[tuple[str, str], Resource]
 """By type and id: the elements of a person, a role or an organization that are read here."""

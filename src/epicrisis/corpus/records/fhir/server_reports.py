@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from epicrisis.corpus.base.reader_base import DeletedDocument, FileRemark
 from epicrisis.corpus.records.fhir.export_index import ExportIndex
-from epicrisis.corpus.records.fhir.references import TEXT_KINDS, name_note
-from epicrisis.corpus.records.fhir.resources import DELETION, MANIFEST, Resource, list_objects
+from epicrisis.corpus.records.fhir.fhir_references import TEXT_KINDS, name_note
+from epicrisis.corpus.records.fhir.fhir_resources import DELETION, MANIFEST, Resource, list_objects
 
 _CODE = re.compile(r"[a-z-]{1,40}")
 """A code of an issue, or of a type in small letters. Texts of issues may have patients' data."""

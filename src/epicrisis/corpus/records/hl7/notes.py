@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from epicrisis.corpus import sandbox
 from epicrisis.corpus.base.patient_numbers import StatedPerson
 from epicrisis.corpus.documents.embedded_files import EmbeddedText, detect_embedded
+from epicrisis.corpus.records.facts.fact_values import FactValue, parse_value
 from epicrisis.corpus.records.facts.times import read_fact_time
-from epicrisis.corpus.records.facts.values import FactValue, parse_value
+from epicrisis.corpus.records.hl7.hl7_values import identifier_system, iso_time
 from epicrisis.corpus.records.hl7.messages import Hl7Message, Hl7Segment
-from epicrisis.corpus.records.hl7.values import identifier_system, iso_time
 
 TEXT_KINDS = ("ORU", "OUL", "MDM")
 STATEMENTS = frozenset(("AL1", "IAM", "DG1", "PRB", "PR1", "RXA", "RXD", "RXE", "RXO"))

@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 
 from epicrisis.core.clinical_facts import ClinicalFact
 from epicrisis.core.fact_kinds import LASTING_KINDS
-from epicrisis.corpus.records.facts.documents import FactEntry, FactRecord, end_entry, order_ends
+from epicrisis.corpus.records.facts.fact_documents import FactEntry, FactRecord, end_entry, order_ends
+from epicrisis.corpus.records.facts.fact_values import FactValue, choose_name, name_code, name_status, parse_value
 from epicrisis.corpus.records.facts.times import add_supply
-from epicrisis.corpus.records.facts.values import FactValue, choose_name, name_code, name_status, parse_value
-from epicrisis.corpus.records.hl7.facts import first_time, read_codes
+from epicrisis.corpus.records.hl7.hl7_facts import first_time, read_codes
+from epicrisis.corpus.records.hl7.hl7_values import DAY_EVENTS, iso_time
 from epicrisis.corpus.records.hl7.messages import Hl7Segment
 from epicrisis.corpus.records.hl7.notes import concept_name
 from epicrisis.corpus.records.hl7.statements import Hl7Statement
-from epicrisis.corpus.records.hl7.values import DAY_EVENTS, iso_time
 
 _ALLERGY_TYPES = {
     "DA": "medication, allergy",

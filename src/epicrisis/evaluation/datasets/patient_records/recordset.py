@@ -10,7 +10,7 @@ from pathlib import Path
 from epicrisis.core.errors import InputError
 from epicrisis.core.printable import agree, count_noun
 from epicrisis.corpus.base.reader_base import ReaderItem, is_folder, path_error
-from epicrisis.corpus.readers.questions import read_questions
+from epicrisis.corpus.readers.question_files import read_questions
 from epicrisis.corpus.readers.sources import read_sources
 from epicrisis.evaluation.datasets.dataset import require_readable
 from epicrisis.evaluation.datasets.patient_records import extractive_sets, mimic_iv_sets, populations

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from epicrisis.server.state.shared_state.database import StateDatabase
+from epicrisis.server.state.shared_state.shared_database import StateDatabase
 from epicrisis.system.json_lines import dump_line
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"

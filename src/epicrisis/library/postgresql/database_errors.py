@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from epicrisis.core.errors import EpicrisisError, LibraryBusy, LibraryDamaged, LibraryError, StorageError
-from epicrisis.library.postgresql.schema import READER, WRITER
+from epicrisis.library.postgresql.database_schema import READER, WRITER
 from epicrisis.system.remote_libraries import LibraryAddress
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import Any
 
 from epicrisis.core.clinical_facts import Comparator
 from epicrisis.core.ucum import to_ucum
+from epicrisis.corpus.records.facts.fact_values import COMPARATORS, INTERPRETATIONS, FactValue, parse_value
 from epicrisis.corpus.records.facts.times import read_fact_time
-from epicrisis.corpus.records.facts.values import COMPARATORS, INTERPRETATIONS, FactValue, parse_value
-from epicrisis.corpus.records.fhir.resources import as_list, concept_text
+from epicrisis.corpus.records.fhir.fhir_resources import as_list, concept_text
 
 _SYSTEMS = {
     "http://loinc.org": "loinc",

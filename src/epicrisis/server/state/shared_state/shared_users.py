@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from epicrisis.server.base.users import Caller, User, UserChange, UserStore, check_users
-from epicrisis.server.state.shared_state.database import StateDatabase
+from epicrisis.server.state.shared_state.shared_database import StateDatabase
 
 
 class UserTable(UserStore):

@@ -27,8 +27,8 @@ from epicrisis.library.base.passage_table import (
 from epicrisis.library.core.library_parts import REPLIES, remove_parts
 from epicrisis.library.engines.word_index import analyze_words, round_length
 from epicrisis.library.postgresql.database import Database
+from epicrisis.library.postgresql.database_schema import MANY_NEW_WORDS, WORDS_LOST
 from epicrisis.library.postgresql.index_build import build_vector_index, has_vector_index
-from epicrisis.library.postgresql.schema import MANY_NEW_WORDS, WORDS_LOST
 from epicrisis.system.local_only import open_private
 
 if TYPE_CHECKING:

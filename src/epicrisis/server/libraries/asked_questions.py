@@ -22,12 +22,12 @@ from epicrisis.core.types import Question
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.privacy.access_log import AccessLog
 from epicrisis.privacy.record_access import list_documents
-from epicrisis.server.base.errors import ServerBusy, ShuttingDown, TooManyRequests, log_failure
 from epicrisis.server.base.hidden_paths import hide_in_event
+from epicrisis.server.base.http_errors import ServerBusy, ShuttingDown, TooManyRequests, log_failure
 from epicrisis.server.base.metrics import Metrics
 from epicrisis.server.base.request_body import RequestBody, limit_fields
 from epicrisis.server.base.users import Caller
-from epicrisis.server.libraries.access import AccessControl, AccessReason
+from epicrisis.server.libraries.caller_access import AccessControl, AccessReason
 from epicrisis.server.libraries.resources import OpenLibrary, RequestSettings, Resources
 
 MAX_QUESTION_CHARACTERS = 20_000

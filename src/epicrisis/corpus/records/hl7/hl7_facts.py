@@ -13,9 +13,10 @@ from collections.abc import Iterator, Sequence
 
 from epicrisis.core.clinical_facts import ClinicalFact
 from epicrisis.core.fact_kinds import FactKind
-from epicrisis.corpus.records.facts.documents import FactEntry, FactRecord
+from epicrisis.corpus.records.facts.fact_documents import FactEntry, FactRecord
+from epicrisis.corpus.records.facts.fact_values import INTERPRETATIONS, VITAL_SIGNS, FactValue, name_code
 from epicrisis.corpus.records.facts.times import read_fact_time, reported_since, split_offset
-from epicrisis.corpus.records.facts.values import INTERPRETATIONS, VITAL_SIGNS, FactValue, name_code
+from epicrisis.corpus.records.hl7.hl7_values import iso_time
 from epicrisis.corpus.records.hl7.messages import Hl7Segment
 from epicrisis.corpus.records.hl7.notes import (
     WITHDRAWN,
@@ -25,7 +26,6 @@ from epicrisis.corpus.records.hl7.notes import (
     read_value,
     result_status,
 )
-from epicrisis.corpus.records.hl7.values import iso_time
 
 _LABORATORY = frozenset("LAB CH HM MB SR BLB CG IMM TX VR CP SP OSL GE MCB MYC PHR".split())  # noqa: SIM905
 """Sections of a laboratory in OBR-24."""

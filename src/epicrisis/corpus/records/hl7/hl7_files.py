@@ -15,8 +15,9 @@ from pathlib import Path
 from epicrisis.corpus.base import reader_base
 from epicrisis.corpus.base.patient_numbers import PatientNumbers, StatedPerson
 from epicrisis.corpus.base.removal_log import RemovalLog
-from epicrisis.corpus.records.facts.documents import FactSpool, Stay
-from epicrisis.corpus.records.hl7.facts import build_fact_records
+from epicrisis.corpus.records.facts.fact_documents import FactSpool, Stay
+from epicrisis.corpus.records.hl7.hl7_facts import build_fact_records
+from epicrisis.corpus.records.hl7.hl7_values import iso_time
 from epicrisis.corpus.records.hl7.messages import Hl7Message, Hl7Segment, read_messages
 from epicrisis.corpus.records.hl7.notes import (
     TEXT_KINDS,
@@ -34,7 +35,6 @@ from epicrisis.corpus.records.hl7.notes import (
 )
 from epicrisis.corpus.records.hl7.statement_facts import StatementFacts
 from epicrisis.corpus.records.hl7.statements import count_unread, read_statements
-from epicrisis.corpus.records.hl7.values import iso_time
 from epicrisis.corpus.records.note_documents import ClinicalNote, DocumentKey, NoteCleaning, build_items, find_replaced
 
 _CANCELLED = ("CA", "CANCELED", "CANCELLED")

@@ -22,17 +22,16 @@ from epicrisis.core.fact_kinds import LASTING_KINDS, FactKind
 from epicrisis.core.types import Document
 from epicrisis.corpus.base import reader_base
 from epicrisis.corpus.base.removal_log import RemovalLog
-from epicrisis.corpus.records.ccda.documents import ClinicalDocument
-from epicrisis.corpus.records.ccda.facts import CodedFacts
-from epicrisis.corpus.records.ccda.files import add_facts
-from epicrisis.corpus.records.facts.documents import FactEntry, FactRecord, FactSpool, Stay
+from epicrisis.corpus.records.ccda.ccda_facts import CodedFacts
+from epicrisis.corpus.records.ccda.ccda_files import add_facts
+from epicrisis.corpus.records.ccda.clinical_documents import ClinicalDocument
+from epicrisis.corpus.records.facts.fact_documents import FactEntry, FactRecord, FactSpool, Stay
 from epicrisis.corpus.records.fhir.attachments import AttachmentReader, ExportFile, find_file, list_attachments
 from epicrisis.corpus.records.fhir.documents import NoteContext, build_note, has_text, is_withdrawn
 from epicrisis.corpus.records.fhir.export_index import ExportIndex
-from epicrisis.corpus.records.fhir.facts import FACT_TYPES, read_facts
-from epicrisis.corpus.records.fhir.facts import is_withdrawn as is_fact_withdrawn
-from epicrisis.corpus.records.fhir.people import PEOPLE_KINDS, record_person
-from epicrisis.corpus.records.fhir.references import (
+from epicrisis.corpus.records.fhir.fhir_facts import FACT_TYPES, read_facts
+from epicrisis.corpus.records.fhir.fhir_facts import is_withdrawn as is_fact_withdrawn
+from epicrisis.corpus.records.fhir.fhir_references import (
     TEXT_KINDS,
     FhirReferences,
     describes_another_person,
@@ -45,7 +44,7 @@ from epicrisis.corpus.records.fhir.references import (
     settle_encounters,
     share_definitions,
 )
-from epicrisis.corpus.records.fhir.resources import (
+from epicrisis.corpus.records.fhir.fhir_resources import (
     BAD_STRUCTURE,
     DELETION,
     MANIFEST,
@@ -60,6 +59,7 @@ from epicrisis.corpus.records.fhir.resources import (
     read_entries,
     read_resources,
 )
+from epicrisis.corpus.records.fhir.people import PEOPLE_KINDS, record_person
 from epicrisis.corpus.records.fhir.server_reports import ServerReports
 from epicrisis.corpus.records.note_documents import ClinicalNote, NoteCleaning, build_items
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import time
 
-from epicrisis.server.state.answer_files import DAY_SECONDS, AnswerRemoval, RemovalReason
-from epicrisis.server.state.shared_state.database import StateDatabase
+from epicrisis.server.state.shared_state.shared_database import StateDatabase
+from epicrisis.server.state.stored_answer_files import DAY_SECONDS, AnswerRemoval, RemovalReason
 
 _WHERE = "kind = 'answer' AND id = %s AND owner = %s AND part = %s"
 _ANSWER, _NOTE = "answer", "removed"

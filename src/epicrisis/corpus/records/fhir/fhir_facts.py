@@ -13,12 +13,11 @@ from typing import Any
 
 from epicrisis.core.clinical_facts import ClinicalFact
 from epicrisis.core.fact_kinds import FactKind
-from epicrisis.corpus.records.facts.documents import FactEntry, FactRecord, end_entry
+from epicrisis.corpus.records.facts.fact_documents import FactEntry, FactRecord, end_entry
+from epicrisis.corpus.records.facts.fact_values import VITAL_SIGNS, choose_name, name_status
 from epicrisis.corpus.records.facts.times import describe_end, reported_since
-from epicrisis.corpus.records.facts.values import VITAL_SIGNS, choose_name, name_status
-from epicrisis.corpus.records.fhir.medications import MEDICATION_TYPES, FindMedication, read_medication
-from epicrisis.corpus.records.fhir.resources import WITHDRAWN, Resource, as_list, is_hospital_stay, list_objects
-from epicrisis.corpus.records.fhir.values import (
+from epicrisis.corpus.records.fhir.fhir_resources import WITHDRAWN, Resource, as_list, is_hospital_stay, list_objects
+from epicrisis.corpus.records.fhir.fhir_values import (
     concept_codes,
     join_concepts,
     read_concept,
@@ -29,6 +28,7 @@ from epicrisis.corpus.records.fhir.values import (
     read_time,
     read_value,
 )
+from epicrisis.corpus.records.fhir.medications import MEDICATION_TYPES, FindMedication, read_medication
 
 _ENTERED_IN_ERROR = "entered-in-error"
 _PAST_PROBLEM = ("resolved", "inactive", "remission")

@@ -29,8 +29,8 @@ from epicrisis.core.ucum import to_ucum
 from epicrisis.corpus.base.note_times import parse_note_time
 from epicrisis.corpus.base.reader_base import DeletedDocument, StatedSources
 from epicrisis.corpus.base.removal_log import RemovalLog
+from epicrisis.corpus.records.facts.fact_values import name_denial, states_absence
 from epicrisis.corpus.records.facts.times import split_offset
-from epicrisis.corpus.records.facts.values import name_denial, states_absence
 from epicrisis.corpus.records.note_documents import SOURCE
 from epicrisis.system.temporary_folders import TemporaryFolder
 

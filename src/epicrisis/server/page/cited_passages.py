@@ -9,7 +9,7 @@ from epicrisis.core.references import list_page_starts
 from epicrisis.core.studies import StudyRow
 from epicrisis.core.types import Passage
 from epicrisis.report.study_table import build_study_table, list_shown_citations
-from epicrisis.server.base.errors import NotFound
+from epicrisis.server.base.http_errors import NotFound
 from epicrisis.server.libraries.reading import read_documents
 from epicrisis.server.libraries.resources import OpenLibrary
 from epicrisis.server.page.document_view import (

@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 
 from epicrisis.corpus.base.reader_base import PatientIdentity
 from epicrisis.corpus.records.facts.times import read_fact_time
-from epicrisis.corpus.records.fhir.facts import FACT_TYPES
+from epicrisis.corpus.records.fhir.fhir_facts import FACT_TYPES
+from epicrisis.corpus.records.fhir.fhir_resources import Resource, as_list, is_hospital_stay, last_updated, list_objects
 from epicrisis.corpus.records.fhir.medications import NamedCodes, StatedMedication, choose_stated, describe_medication
 from epicrisis.corpus.records.fhir.people import format_name
-from epicrisis.corpus.records.fhir.resources import Resource, as_list, is_hospital_stay, last_updated, list_objects
 
 _NoteKey: TypeAlias = tuple[str, str]
 """Patient and id of a document."""

@@ -22,8 +22,8 @@ from epicrisis.core.types import Scope
 from epicrisis.library.engines.index_recall import IndexReport, K, draw_sample, parse_report, read_time
 from epicrisis.library.postgresql import search
 from epicrisis.library.postgresql.database import Database
-from epicrisis.library.postgresql.schema import VECTOR_INDEX
-from epicrisis.library.postgresql.table import PostgresqlTable, parse_columns
+from epicrisis.library.postgresql.database_schema import VECTOR_INDEX
+from epicrisis.library.postgresql.database_table import PostgresqlTable, parse_columns
 
 if TYPE_CHECKING:
     import numpy.typing as npt

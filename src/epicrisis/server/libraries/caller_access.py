@@ -17,7 +17,7 @@ from epicrisis.core.types import Scope
 from epicrisis.library.core.patient_check import resolve_patient
 from epicrisis.privacy.access_log import AccessLog, AccessOutcome
 from epicrisis.privacy.record_access import find_log
-from epicrisis.server.base.errors import AccessDenied, NotFound
+from epicrisis.server.base.http_errors import AccessDenied, NotFound
 from epicrisis.server.base.users import Caller
 from epicrisis.server.libraries.resources import OpenLibrary
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from epicrisis.privacy.access_log import START, AccessLog, AuditResult, remove_names, verify_entries
-from epicrisis.server.state.shared_state.database import StateDatabase
+from epicrisis.server.state.shared_state.shared_database import StateDatabase
 
 _LOCK = "SELECT pg_advisory_xact_lock('access_log'::regclass::oid::bigint)"
 _BATCH = 1_000

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from epicrisis.core.ucum import to_ucum
 from epicrisis.corpus.records.ccda.narrative import narrative_lines
-from epicrisis.corpus.records.facts.times import read_fact_time
-from epicrisis.corpus.records.facts.values import (
+from epicrisis.corpus.records.facts.fact_values import (
     COMPARATORS,
     INTERPRETATIONS,
     FactValue,
@@ -16,7 +15,8 @@ from epicrisis.corpus.records.facts.values import (
     name_code,
     parse_value,
 )
-from epicrisis.corpus.records.hl7.values import iso_time
+from epicrisis.corpus.records.facts.times import read_fact_time
+from epicrisis.corpus.records.hl7.hl7_values import iso_time
 
 if TYPE_CHECKING:
     from lxml.etree import _Element

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from epicrisis.core.errors import EpicrisisError, LibraryError, SettingsError
 from epicrisis.library.postgresql.connection_check import read_process
 from epicrisis.library.postgresql.database import Database, open_database
-from epicrisis.library.postgresql.errors import translate_database_errors
-from epicrisis.server.base.errors import StateUnavailable, StateUncertain
-from epicrisis.server.state.shared_state import schema as schemas
+from epicrisis.library.postgresql.database_errors import translate_database_errors
+from epicrisis.server.base.http_errors import StateUnavailable, StateUncertain
+from epicrisis.server.state.shared_state import shared_schema as schemas
 from epicrisis.system.remote_libraries import LibraryAddress
 
 if TYPE_CHECKING:

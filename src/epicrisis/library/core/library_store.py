@@ -38,11 +38,11 @@ from epicrisis.library.core.retraction_marking import (
     find_documents,
     read_library_statements,
 )
-from epicrisis.library.engines import tables
+from epicrisis.library.engines import engine_choice as tables
 from epicrisis.library.engines.checksums import check_before_compaction
+from epicrisis.library.engines.engine_choice import TableEngine
 from epicrisis.library.engines.index_recall import DEFAULT_RECALL, IndexReport
 from epicrisis.library.engines.lance_table import has_lance
-from epicrisis.library.engines.tables import TableEngine
 from epicrisis.library.engines.vector_index import read_search_parameters, refresh_index
 from epicrisis.library.engines.vector_search import EXACT_LIMIT, VectorSearch, check_query_vector
 from epicrisis.library.engines.word_index import WordIndex

@@ -28,11 +28,11 @@ from epicrisis.evaluation.analysis.findings import Findings
 from epicrisis.evaluation.analysis.run_comparison import compare_runs
 from epicrisis.evaluation.runs.recorded_run import RecordedRun, open_runs, refuse_mismatched_records
 from epicrisis.evaluation.runs.run_folder import RECORDS
-from epicrisis.pipeline.recording.record import RunRecord
+from epicrisis.pipeline.recording.answer_record import RunRecord
 from epicrisis.report.answer_content import build_answer_content, describe_choice
 from epicrisis.report.figures import PlotFigure, plot_figures
 from epicrisis.report.table_cells import table_csv, table_rows, with_minus
-from epicrisis.server.base.errors import NotFound
+from epicrisis.server.base.http_errors import NotFound
 from epicrisis.server.base.users import Caller, CurrentCaller
 from epicrisis.server.page.rendering import HEADERS, html_response, render
 from epicrisis.server.runs.run_routes import RunFolder

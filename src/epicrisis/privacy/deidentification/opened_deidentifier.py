@@ -15,7 +15,7 @@ from epicrisis.core.answers import Event, Notice
 from epicrisis.core.errors import SettingsError
 from epicrisis.core.protocols import ChatModel, ChatReply, ChatRequest, DeltaCallback, Message, PassageStore
 from epicrisis.core.types import Passage, Scope
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.patients import Roster
 from epicrisis.models.chat.layers import Layer
 from epicrisis.privacy.deidentification.deidentifier import (

@@ -8,7 +8,7 @@ import time
 from pydantic import TypeAdapter
 
 from epicrisis.server.base.users import Caller
-from epicrisis.server.state.shared_state.database import StateDatabase
+from epicrisis.server.state.shared_state.shared_database import StateDatabase
 
 _RENEW_SECONDS = 60.0
 """A value that did not change is written again after this time."""

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from epicrisis.server.page.page_route import PageRoute
 from epicrisis.server.page.rendering import Menu, MenuItem
-from epicrisis.server.runs.comparisons import add_comparison_pages
+from epicrisis.server.runs.compared_runs import add_comparison_pages
 from epicrisis.server.runs.review_routes import ReviewPages, add_review_pages
 from epicrisis.server.runs.reviews import ReviewStore
 from epicrisis.server.runs.run_routes import RunFolder, add_run_pages, make_run_routes

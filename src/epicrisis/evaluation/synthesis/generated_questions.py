@@ -42,7 +42,7 @@ from epicrisis.corpus.base.chunking import split_by_characters
 from epicrisis.corpus.base.reader_base import Skipped, printable_path
 from epicrisis.corpus.readers.sources import read_sources
 from epicrisis.library.base.manifest import NAME as MANIFEST
-from epicrisis.library.core.library import LibraryStore
+from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.passage_lookup import sample_passages
 from epicrisis.system.concurrency import store_results
 from epicrisis.system.jsonl_store import JsonlStore, StoredLine

@@ -18,9 +18,9 @@ from epicrisis.core.answers import Answer
 from epicrisis.core.errors import InputError
 from epicrisis.core.serialization import to_json
 from epicrisis.pipeline.recording.runner import build_record
-from epicrisis.server.base.errors import NotFound
+from epicrisis.server.base.http_errors import NotFound
 from epicrisis.server.state.job_models import JobFile, JobTaken
-from epicrisis.server.state.shared_state.database import StateDatabase
+from epicrisis.server.state.shared_state.shared_database import StateDatabase
 from epicrisis.system.json_lines import dump_line, parse_json
 from epicrisis.system.jsonl_store import list_changes
 

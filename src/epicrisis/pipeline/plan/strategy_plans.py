@@ -26,7 +26,6 @@ from epicrisis.core.types import Question, Ranking, RouteTarget, Scope, Sentence
 from epicrisis.models.chat.prices import build_cost_function
 from epicrisis.models.model_recipes import STUDY_ATTRIBUTES
 from epicrisis.pipeline.components import build_scope
-from epicrisis.pipeline.evidence import build_context, find_time_restriction
 from epicrisis.pipeline.evidence_selection import TimeRestriction
 from epicrisis.pipeline.overrides import NO_OVERRIDES, RunOverrides, apply_overrides, without_narrowing
 from epicrisis.pipeline.pipeline import Pipeline
@@ -41,6 +40,7 @@ from epicrisis.pipeline.plan.cost_plan import (
 )
 from epicrisis.pipeline.plan.counting_models import CountingModel, PlanningModel, measure_speed
 from epicrisis.pipeline.question import is_narrowed
+from epicrisis.pipeline.question_evidence import build_context, find_time_restriction
 from epicrisis.settings.settings import BudgetSettings, Settings
 from epicrisis.settings.tables import CacheSettings
 
