@@ -55,6 +55,24 @@ def test_missing_subject_is_named_without_call(library: Library, model: Scripted
     )
 
 
+@pytest.mark.parametrize("strategy", ["rag", "evidence"])
+@pytest.mark.parametrize(
+    ("drug", "is_asked"),
+    [("Dapagliflozin", True), ("Forxiga", True), ("Metformin", False), ("Dapagliflozin or metformin", True)],
+)
+def test_drug_that_only_other_documents_name_is_not_answered_for(
+    library: Library, model: ScriptedModel, strategy: str, drug: str, is_asked: bool
+) -> None:
+    library.add(Document("pubmed:3", "Metformin caused diarrhoea in one of ten adults.", title="Metformin"))
+    answer = library.ask(f"Does {drug} reduce cardiovascular events in people with obesity?", strategy=strategy)
+    if is_asked:
+        assert answer.failure is None or answer.failure.kind != "NotInLibrary"
+    else:
+        assert (answer.state, answer.citations, model.requests) == ("abstained", (), [])
+        assert answer.failure is not None
+        assert answer.failure.message == "no document found on the rest of the question names “Metformin”"
+
+
 @pytest.mark.parametrize("strategy", ["rag", "focused", "brief-context", "evidence"])
 @pytest.mark.parametrize(
     "question",

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 ANSWERING = 0.1
 """If no document answers with a higher probability, the question is not answered (docs/design/reading.md)."""
+SHOWN_SENTENCES = 8
+"""The best sentences whose documents must name a drug of the question."""
 SENTENCE_PASSAGES = 16
 """Passages whose sentences are ranked: with the search, 0.35 s on two cores (benchmarks/evidence_speed.py)."""
 RETRY_MESSAGE = "the remaining notes do not answer the question: asking again with the whole record"
@@ -126,6 +128,12 @@ def describe_missing(words: Sequence[str], documents: int) -> str:
     return f"nothing on {names} in {count_noun(documents, 'document')}"
 
 
+def describe_unnamed(drugs: Sequence[str]) -> str:
+    """Return why a question is not answered of whose drugs the best sentences' documents name none."""
+    names = " or ".join(f"“{drug}”" for drug in drugs)
+    return f"no document found on the rest of the question names {names}"
+
+
 def describe_absence(documents: int) -> str:
     """Return why a question is not answered that none of the documents seems to answer."""
     return f"nothing that answers it in {count_noun(documents, 'document')}: ask in their words, or add documents on it"
@@ -176,7 +184,7 @@ def list_evidence(
     """Return the best `k` sentences of the whole documents that a ranking has first, and of its passages.
 
     `Listing` says which are worth a reader's time. `absence` says why no document answers: one word of the question's
-    subject is in none, or the best document is below ANSWERING.
+    subject is in none, the best document is below ANSWERING, or none of the best names a drug of the question.
     """
     is_checked = checks_absence(settings, text, scope)
     missing = find_missing_words(retriever, text, scope) if is_checked else ()
@@ -185,13 +193,34 @@ def list_evidence(
     question = text
     if retriever.expands:
         question = reword(text, [f"{passage.title}\n{passage.text}" for passage in passages])
-    sentences = rank_sentences(settings, ranker, question, ranking, k, passages, Listing())
-    is_below = is_checked and sentences.relevance is not None and sentences.relevance < ANSWERING
-    if not (missing or is_below):
+    best = rank_sentences(settings, ranker, question, ranking, max(k, SHOWN_SENTENCES), passages, Listing())
+    sentences = replace(best, hits=best.hits[:k])
+    if not is_checked:
         return sentences
     documents = sum(store.count()[0] for store in retriever.list_stores())
-    absence = describe_missing(missing, documents) if missing else describe_absence(documents)
-    return replace(sentences, absence=absence)
+    if missing:
+        return replace(sentences, absence=describe_missing(missing, documents))
+    if sentences.relevance is not None and sentences.relevance < ANSWERING:
+        return replace(sentences, absence=describe_absence(documents))
+    shown = {sentence.passage.document_id for sentence in best.sentences}
+    read = "\n".join(f"{each.title}\n{each.text}" for each in passages if each.document_id in shown)
+    unnamed = find_unnamed_drugs(text, read, expands=retriever.expands) if shown else ()
+    return replace(sentences, absence=describe_unnamed(unnamed)) if unnamed else sentences
+
+
+def find_unnamed_drugs(question: str, read: str, *, expands: bool) -> tuple[str, ...]:
+    """Return the drugs of a question if a text names none of them, by none of their spellings and other names."""
+    # The rules of support come with numpy, which some commands do without.
+    from epicrisis.reading.support import find_drugs
+
+    read = read.casefold()
+    names = find_other_names(question) if expands else ()
+    drugs = find_drugs(question)
+    for drug in drugs:
+        others = [other for one in names if drug.casefold() == one.name.casefold() for other in one.others]
+        if any(name.casefold().rstrip("s") in read for name in (*list_spellings(drug), *others)):
+            return ()
+    return tuple(drugs)
 
 
 def find_missing_words(retriever: Retriever, text: str, scope: Scope) -> tuple[str, ...]:

@@ -340,11 +340,15 @@ def _is_bound(quantity: Quantity) -> bool:
     return math.isinf(quantity.low) or math.isinf(quantity.high)
 
 
+def find_drugs(text: str) -> list[str]:
+    """Return the drugs that a text names, each once, by the endings of their names and a short list."""
+    return list(dict.fromkeys(match[0] for match in _DRUG.finditer(text)))
+
+
 def find_missing_drugs(claim: str, text: str) -> list[str]:
     """Return the drugs of a claim that a text does not name."""
     lower = text.casefold()
-    names = dict.fromkeys(match[0] for match in _DRUG.finditer(claim))
-    return [name for name in names if name.casefold().rstrip("s") not in lower]
+    return [name for name in find_drugs(claim) if name.casefold().rstrip("s") not in lower]
 
 
 def find_missing_subject(claim: str, text: str, analyze: Callable[[str], Sequence[str]]) -> list[str]:
