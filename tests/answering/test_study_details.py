@@ -54,7 +54,7 @@ def test_details_of_demo_stand_at_their_place_and_most_sizes_are_found() -> None
 @pytest.mark.parametrize("piece", ["patients with ", "1,234 ", "in 99 very ", "n = ", "of a total of about ", "aged "])
 def test_long_hostile_text_takes_little_time(piece: str) -> None:
     text = piece * (100_000 // len(piece))
-    start = time.perf_counter()
+    start = time.process_time()
     find_sample_size(text)
     find_population(text)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5

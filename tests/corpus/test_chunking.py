@@ -252,3 +252,15 @@ def test_chunking_real_abstracts_keeps_invariants(data_folder: Path) -> None:
         assert all(len(words(passage.text)) <= 128 for passage in made)
         assert {word for passage in made for word in passage.text.split()} == set(document.text.split())
     assert 2_000 < passages < 2_500
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("Falls were rarer with vitamin D. Fractures were not.", 2),
+        ("It was written by J. Smith. He died.", 2),
+        ("Events in group B. Deaths in group A.", 2),
+    ],
+)
+def test_letter_that_names_a_thing_ends_a_sentence_and_an_initial_does_not(text: str, count: int) -> None:
+    assert len(list(find_sentences(text))) == count

@@ -59,7 +59,7 @@ def test_new_format_is_one_object_and_its_reader(tmp_path: Path) -> None:
             (package / "corpus" / path.name).write_bytes(path.read_bytes())
         else:
             (package / "corpus" / path.name).symlink_to(path)
-    formats = package / "corpus" / "formats.py"
+    formats = package / "corpus" / "readers" / "formats.py"
     text = formats.read_text(encoding="utf-8")
     formats.write_text(text.replace("_FORMATS = (\n", f"_FORMATS = (\n{OBJECT}", 1), encoding="utf-8")
     (package / "corpus" / "epub.py").write_text(EPUB, encoding="utf-8")

@@ -51,6 +51,20 @@ def test_line_ends_of_the_writer_stay(text: str) -> None:
     assert join_wrapped_lines(text) == text
 
 
+def test_short_lines_of_a_justified_column_become_whole_sentences() -> None:
+    text = (
+        "In this trial, daily vitamin D\nreduced infections. Acute infection\noccurred in 131 of 390 shift workers.\n"
+        "Observational studies link\ndeficiency to infection.\nDiscussion\nFew fell ill."
+    )
+    assert read_sentences(join_wrapped_lines(text)) == [
+        "In this trial, daily vitamin D reduced infections.",
+        "Acute infection occurred in 131 of 390 shift workers.",
+        "Observational studies link deficiency to infection.",
+        "Discussion",
+        "Few fell ill.",
+    ]
+
+
 def test_title_is_not_joined_with_the_authors() -> None:
     title = "Aspirin from the first trimester in women at high risk"
     text = f"{title}\nRolnik D, Wright D, Poon L, Syngelaki A, and others."

@@ -35,6 +35,8 @@ _ABBREVIATIONS = frozenset(
     "spp sr ssp st staph strep subsp suppl viz vol vs".split()
 )
 _LONGEST_ABBREVIATION = 12
+_NAMED_BY_LETTER = re.compile(r"\b(?:vitamin|hepatitis|influenza|group|arm|protein|factor|class|type)\s[A-Z]\Z", re.I)
+"""`vitamin D`: its letter is no initial of a name."""
 _SEPARATORS = (re.compile("\n\n"), re.compile("\n"), re.compile(" "))
 
 
@@ -161,7 +163,8 @@ def _abbreviates(text: str, start: int, dot: int) -> bool:
     word = before.split()[-1].lstrip("([\"'“‘") if before and not before[-1].isspace() else ""
     parts = word.split(".")
     if len(parts) == 1:
-        return word.lower() in _ABBREVIATIONS or (len(word) == 1 and word.isalpha())
+        is_initial = len(word) == 1 and word.isalpha() and _NAMED_BY_LETTER.search(text, start, dot) is None
+        return word.lower() in _ABBREVIATIONS or is_initial
     return all(part.isalpha() and len(part) <= 2 for part in parts)
 
 

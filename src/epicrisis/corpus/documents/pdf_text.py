@@ -19,6 +19,10 @@ from dataclasses import dataclass
 
 MIN_CHARACTERS = 30
 """A shorter line is a heading, a cell of a table or an item of a list."""
+MIN_BEFORE_SMALL = 20
+"""Characters of a line that continues in a line with a small letter, however wide its column is."""
+MIN_WORDS_IN_ROW = 6
+"""With so many words, a line with many digits is no row of a table if a small letter follows."""
 MIN_LENGTH_SHARE = 0.7
 """A line that is shorter, in comparison with the longest of its neighbours, was ended by its writer."""
 NEIGHBOURS = 3
@@ -33,14 +37,26 @@ _NEW_ITEM = re.compile(r"(?:[•▪◦‣*–—-]|\(?(?:\d{1,3}|[a-z])[.)])\s|(
 def join_wrapped_lines(text: str, title: str = "") -> str:
     """Return the text with a space for each line end within a sentence. No character moves to another offset.
 
-    A line continues in the next one if it fills its column, does not end as a sentence does, and the next line begins
-    no item of a list. A row of a table, and the `title`, continue only with a small letter.
+    A line continues in the next one if it does not end as a sentence does, the next line begins no item of a list, and
+    it fills its column or has some words before a small letter: a justified narrow column has short lines. A row of a
+    table, and the `title`, continue only with a small letter.
     """
     lines = text.split("\n")
     joined = [lines[0]]
     for index in range(1, len(lines)):
-        joined += [" " if _continues(lines, index - 1, title) else "\n", lines[index]]
+        is_continued = _has_words_before_small(lines, index - 1) or _continues(lines, index - 1, title)
+        joined += [" " if is_continued else "\n", lines[index]]
     return "".join(joined)
+
+
+def _has_words_before_small(lines: Sequence[str], index: int) -> bool:
+    line, following = lines[index].strip(), lines[index + 1].strip()
+    if not following[:1].islower() or _ENDED.search(line) or _NEW_ITEM.match(following):
+        return False
+    is_row = _is_table_row(line) and len(_WORD.findall(line)) < MIN_WORDS_IN_ROW
+    # An item of a list, such as a drug with its dose, is short and has a number.
+    has_number = any(character.isdigit() for character in line)
+    return len(line) >= (MIN_CHARACTERS if has_number else MIN_BEFORE_SMALL) and not is_row
 
 
 def is_continued(page: str, following: str) -> bool:
@@ -54,8 +70,10 @@ def _continues(lines: list[str], index: int, title: str) -> bool:
     if not line or not following or _ENDED.search(line) or _NEW_ITEM.match(following):
         return False
     index %= len(lines)
-    column = lines[max(0, index - NEIGHBOURS) : index + 2 + NEIGHBOURS]
-    width = max(len(neighbour.strip()) for neighbour in column)
+    before, after = lines[max(0, index - NEIGHBOURS) : index + 1], lines[index : index + 2 + NEIGHBOURS]
+    widths = [max(len(neighbour.strip()) for neighbour in side) for side in (before, after)]
+    # A number below lines of another column continues the line that it stands under; a heading is followed by letters.
+    width = min(widths) if following[0].isdigit() and len(before) > 1 else max(widths)
     if len(line) < max(MIN_LENGTH_SHARE * width, MIN_CHARACTERS):
         return False
     return following[0].islower() or not (line == title or _is_table_row(line))
