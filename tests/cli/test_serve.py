@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,14 @@ def test_serve_with_unsafe_options_is_refused(options: list[str], reason: str, t
     assert result.exit_code == 2
     assert reason in result.stderr
     assert result.stderr.strip().splitlines()[-1].startswith("epicrisis: ")
+
+
+def test_taken_port_is_named_before_anything_is_served(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = CliRunner().invoke(app, ["serve", str(tmp_path / "lib"), "--port", str(port)])
+    assert result.exit_code == 2
+    assert f"--port {port}: another program uses it; choose another port" in result.stderr
 
 
 def test_addresses_of_this_machine_are_told_from_others() -> None:

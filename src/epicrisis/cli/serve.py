@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import logging
 import re
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -114,6 +116,7 @@ def serve(
     hosts = LOOPBACK | {split_port(name)[0] for name in names}
     guard = GuardOptions(hosts, requires_key=not is_local or behind_proxy, address=public)
     settings, notices = choose_strategy(check_settings(flags.settings()))
+    _check_port(host, port)
     place = server_folder(folder)
     database = open_state(place).database
     provider = find_provider(place, settings, identity_provider, database)
@@ -134,6 +137,18 @@ def serve(
         say(f"note: {notice.message}", err=True)
     logging.getLogger("epicrisis.server").addHandler(logging.StreamHandler())
     asyncio.run(_serve(settings, notices, libraries, options, host, port, tls_certificate, tls_key))
+
+
+def _check_port(host: str, port: int) -> None:
+    """Raise InputError if the server could not listen there."""
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        socket.create_server(address[:2], family=family).close()
+    except OSError as error:
+        reason = "another program uses it" if error.errno == errno.EADDRINUSE else str(error.strerror or error)
+        raise InputError(
+            f"--host {host} --port {port}: {reason}; choose another port, such as --port {port + 1}"
+        ) from error
 
 
 def is_loopback(host: str) -> bool:

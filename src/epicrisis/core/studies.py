@@ -42,7 +42,7 @@ class StudyRow:
     design: str
     direction: str
     """Read from the sentence, such as `a decrease`. Empty if it is not sure."""
-    probability: float = 0.0
+    probability: float | None = None
     """Of the direction."""
     sentence: str
     span: CharacterSpan

@@ -114,7 +114,7 @@ def _build_row(question: str, citations: Sequence[Citation], passages: Sequence[
         year=printable(reference.year),
         design=printable(reference.note_type or (designs[0] if designs else "")),
         direction=direction,
-        probability=0.0 if effect is None else effect.probability,
+        probability=None if effect is None else effect.probability,
         kind=printable(reference.note_type or (kinds[0] if kinds else "")),
         author="" if is_note or not reference.authors else printable(reference.authors[0].partition(",")[0]),
         date=printable(first.date or "") if is_note else "",
