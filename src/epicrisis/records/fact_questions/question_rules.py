@@ -100,8 +100,7 @@ _CUE_WORDS: dict[FactOperation, str] = {
 _CUES = {operation: re.compile(rf"\b(?:{words})\b") for operation, words in _CUE_WORDS.items()}
 """What the words of a question ask to compute, in the order in which they take their words."""
 _TOPICS: Mapping[Topic, re.Pattern[str]] = {
-    name: re.compile(rf"\b(?:{KINDS[name].asked_by})\b")
-    for name in ("allergy", "immunization", "medication", "problem", "procedure")
+    kind.name: re.compile(rf"\b(?:{kind.asked_by})\b") for _, kind in sorted(KINDS.items()) if kind.asked_by
 }
 """In the order in which they take the words of a question: a vaccine against an illness is not the illness."""
 _LEADS_TIME = re.compile(r"\b(?:in|on|at|during|from|of|for|throughout|within|over)\s*$")
