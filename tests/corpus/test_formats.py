@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -49,16 +50,12 @@ print(detect_format(Path(sys.argv[1])), document.id, document.text, sandbox._CHI
 @pytest.mark.slow
 def test_new_format_is_one_object_and_its_reader(tmp_path: Path) -> None:
     source, package = Path(epicrisis.__file__).parent, tmp_path / "src" / "epicrisis"
-    (package / "corpus").mkdir(parents=True)
+    package.mkdir(parents=True)
     for path in source.iterdir():
         if path.name != "corpus":
             (package / path.name).symlink_to(path)
-    for path in (source / "corpus").iterdir():
-        if path.suffix == ".py":
-            # The sandbox finds the package beside its own file.
-            (package / "corpus" / path.name).write_bytes(path.read_bytes())
-        else:
-            (package / "corpus" / path.name).symlink_to(path)
+    # The sandbox finds the package beside its own file, and the formats are changed.
+    shutil.copytree(source / "corpus", package / "corpus", ignore=shutil.ignore_patterns("__pycache__"))
     formats = package / "corpus" / "readers" / "formats.py"
     text = formats.read_text(encoding="utf-8")
     formats.write_text(text.replace("_FORMATS = (\n", f"_FORMATS = (\n{OBJECT}", 1), encoding="utf-8")

@@ -48,14 +48,6 @@ class Format:
 
 _FORMATS = (
     Format(
-        name="epub",
-        help="books",
-        reader="epub.read_document",
-        suffixes=(".epub",),
-        in_sandbox=True,
-        names_documents=True,
-    ),
-    Format(
         name="jsonl",
         help="JSON lines: one document a line, with id, text, title, date and metadata",
         reader="base.jsonl.read_file",
