@@ -65,6 +65,11 @@ def test_short_lines_of_a_justified_column_become_whole_sentences() -> None:
     ]
 
 
+def test_line_that_must_go_on_does_so_before_a_number() -> None:
+    text = "The hazard was higher (hazard ratio 1.27, 95% confidence interval 1.15 to\n1.40; P < 0.001). It rose."
+    assert read_sentences(join_wrapped_lines(text))[0].endswith("1.15 to 1.40; P < 0.001).")
+
+
 def test_title_is_not_joined_with_the_authors() -> None:
     title = "Aspirin from the first trimester in women at high risk"
     text = f"{title}\nRolnik D, Wright D, Poon L, Syngelaki A, and others."

@@ -83,6 +83,25 @@ def test_short_statements_of_notes_are_no_headings(text: str, expected: bool) ->
     assert is_statement(text) is expected
 
 
+def test_headings_and_rows_of_an_article_come_after_its_sentences() -> None:
+    text = (
+        "4 Dosing of apixaban and renal function\nRecommendation 4.2.\n"
+        "Reduce apixaban to 2.5 mg twice daily when renal function is below 30 ml per minute.\n"
+        "Drug Dosing Renal function\nApixaban dosing needs renal function"
+    )
+    texts = [
+        sentence.text
+        for sentence in ranker().rank("dosing of apixaban, renal function", [passage_of(text)], 9).sentences
+    ]
+    assert set(texts[:2]) == {
+        "Reduce apixaban to 2.5 mg twice daily when renal function is below 30 ml per minute.",
+        # The last words of an abstract may lack their full stop.
+        "Apixaban dosing needs renal function",
+    }
+    note = replace(passage_of(text), patient="anna")
+    assert len(ranker().rank("dosing of apixaban, renal function", [note], 9, listing=Listing()).sentences) >= 4
+
+
 def test_title_repeated_in_the_text_is_left_out() -> None:
     title = "Aspirin and stroke: a trial"
     passage = replace(passage_of("ASPIRIN AND STROKE: A TRIAL\nIt lowered the rate of stroke."), title=title)

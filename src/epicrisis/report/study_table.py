@@ -32,6 +32,8 @@ from epicrisis.report.computed_table import list_computed_numbers
 from epicrisis.report.shown_citation import show_citation
 from epicrisis.report.stated_ratios import find_ratio
 
+ABSTRACT_CHARACTERS = 3_000
+"""Where an abstract ends at the latest, in characters of the document."""
 _COLUMNS = (
     "study",
     "design",
@@ -139,9 +141,12 @@ def _find_ratio(question: str, citation: Citation) -> StatedRatio | None:
 
 
 def _find_cell(find: Callable[[str], StudyDetail | None], passages: Sequence[Passage]) -> StudyCell | None:
-    """Return the words of `find` in the first passage with any."""
+    """Return the words of `find` in the first passage with any, near the beginning of a document.
+
+    What follows an abstract tells of other studies, and of parts of its own.
+    """
     for passage in passages:
-        detail = find(passage.text)
+        detail = find(passage.text) if passage.start < ABSTRACT_CHARACTERS else None
         if detail is not None:
             span = (passage.start + detail.start, passage.start + detail.end)
             return StudyCell(printable(detail.text), span, passage.document_id)

@@ -45,7 +45,13 @@ NEAR_DUPLICATE = 0.8
 """Shared word pairs over all word pairs of two sentences that say the same."""
 BM25_K1, BM25_B = 1.2, 0.75
 
+MAX_LINE_WORDS = 8
+"""More words without a mark behind them may be a sentence."""
+LINE_PENALTY = 4.0
+"""How much lower a line of an article that is no sentence scores (docs/design/reading.md)."""
+
 _WORD = re.compile(r"\w+")
+_SENTENCE_END = re.compile(r"[.!?…:;][\"'”’»)\]]{0,4}\s*$")
 _SHORT_STATEMENT = re.compile(r"\d|:\s*\w|[.!?]\W*$")
 # Two sentences that differ in one of these say different things, however similar they are otherwise.
 _DECISIVE = re.compile(
@@ -64,6 +70,12 @@ def is_statement(text: str) -> bool:
     if len(words) <= MAX_HEADING_WORDS and text.rstrip().endswith(":"):
         return False
     return len(words) >= MIN_WORDS or (len(words) == MIN_WORDS - 1 and _SHORT_STATEMENT.search(text) is not None)
+
+
+def is_line(text: str) -> bool:
+    """Return whether words of an article are no sentence: `7 Bleeding and reversal`, `Recommendation 6.2.`"""
+    words = _WORD.findall(text)
+    return len(words) <= MIN_WORDS or (len(words) <= MAX_LINE_WORDS and _SENTENCE_END.search(text) is None)
 
 
 def find_fragments(spans: Sequence[CharacterSpan]) -> frozenset[int]:
@@ -179,10 +191,14 @@ class SentenceRanker:
             documents.setdefault(passage.document_id, []).append(passage)
         candidates: list[Sentence] = []
         found: list[Found] = []
+        lines: list[bool] = []
         for place, pieces in enumerate(documents.values()):
             pieces.sort(key=lambda passage: (passage.start, passage.end))
             read = _read_document(pieces[0].title, _list_pieces(pieces), self.split, self.analyze)
             candidates += [Sentence(pieces[number], start, end) for number, start, end in read.places]
+            # The last words of an abstract may lack their full stop.
+            lines += [is_line(sentence.text) for sentence in candidates[len(lines) : -1]]
+            lines += [False] * (len(candidates) - len(lines))
             found.append(Found(read.article, place, [ranks.get(pieces[number].id) for number, _, _ in read.places]))
         is_literature = all(passage.patient is None for passage in passages)
         ranker = load_ranker() if is_literature else None
@@ -194,7 +210,7 @@ class SentenceRanker:
             return SentenceRanking((), parameters)
         texts = [sentence.text for sentence in candidates]
         if ranker is not None:
-            scores = ranker.score(question, found, self.analyze)
+            scores = ranker.score(question, found, self.analyze) - LINE_PENALTY * np.array(lines, np.float32)
         else:
             scores, listing = self._score(question, candidates, texts, ranks), None
         order = np.argsort(-scores, kind="stable")

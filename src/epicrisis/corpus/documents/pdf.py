@@ -47,6 +47,8 @@ _MAX_LABEL = 20
 _PAGE_SEPARATOR = "\n\n"
 """As long as the two spaces between pages that share a sentence."""
 # PDFium writes \x02 for a hyphen at a line's end, and omits the line end.
+_UNMAPPED_HYPHEN = re.compile("\ufffe(?:\r?\n)?")
+"""The same in files that browsers print: a sign that is no letter, and the line end."""
 _DIVIDED_WORD = re.compile(r"(\w{0,64}+)\x02(\w{0,64}+)")
 _WORD = re.compile(r"\w+")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]+")
@@ -182,7 +184,8 @@ def _clean_texts(pages: Sequence[str | None]) -> list[str]:
     words = {word.lower() for page in pages for word in _WORD.findall(page or "")}
     texts: list[str] = []
     for page in pages:
-        text = _DIVIDED_WORD.sub(partial(_join_word, words), page or "").replace("\r\n", "\n").replace("\r", "\n")
+        text = _UNMAPPED_HYPHEN.sub("\x02", page or "")
+        text = _DIVIDED_WORD.sub(partial(_join_word, words), text).replace("\r\n", "\n").replace("\r", "\n")
         texts.append(_CONTROL.sub(" ", text).strip())
     return texts
 

@@ -30,6 +30,10 @@ NEIGHBOURS = 3
 MAX_DIGIT_SHARE = 0.2
 """With more digits among its letters and digits, a line is a row of a table."""
 
+_OPEN = re.compile(
+    r"(?:\b(?:to|of|and|or|the|an?|in|with|by|from|for|versus|vs|than|at|on|was|were|is|are|that|interval|CI)|[,(=<>])$"
+)
+"""The end of a line whose sentence must go on."""
 _ENDED = re.compile(r"[.!?:…][\"'”’»)\]]{0,4}$")
 _NEW_ITEM = re.compile(r"(?:[•▪◦‣*–—-]|\(?(?:\d{1,3}|[a-z])[.)])\s|(?:table|fig(?:ure|\.)) \d", re.IGNORECASE)
 
@@ -44,14 +48,18 @@ def join_wrapped_lines(text: str, title: str = "") -> str:
     lines = text.split("\n")
     joined = [lines[0]]
     for index in range(1, len(lines)):
-        is_continued = _has_words_before_small(lines, index - 1) or _continues(lines, index - 1, title)
+        is_continued = _must_go_on(lines, index - 1) or _continues(lines, index - 1, title)
         joined += [" " if is_continued else "\n", lines[index]]
     return "".join(joined)
 
 
-def _has_words_before_small(lines: Sequence[str], index: int) -> bool:
+def _must_go_on(lines: Sequence[str], index: int) -> bool:
     line, following = lines[index].strip(), lines[index + 1].strip()
-    if not following[:1].islower() or _ENDED.search(line) or _NEW_ITEM.match(following):
+    if _ENDED.search(line) or _NEW_ITEM.match(following):
+        return False
+    if _OPEN.search(line) and following and len(line) >= MIN_CHARACTERS:
+        return True
+    if not following[:1].islower():
         return False
     is_row = _is_table_row(line) and len(_WORD.findall(line)) < MIN_WORDS_IN_ROW
     # An item of a list, such as a drug with its dose, is short and has a number.
