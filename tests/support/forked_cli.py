@@ -26,9 +26,9 @@ _HEAVY = ("lancedb", "tantivy", "pyarrow.compute", "onnxruntime", "tokenizers", 
 EXIT = "=== exit code "
 _OURS = (
     "settings.configuration",
-    "corpus.readers",
-    "library.ingest",
-    "library.health",
+    "corpus.readers.sources",
+    "library.write.ingest",
+    "library.write.health",
     "models.encoders",
     "pipeline.components",
 )
