@@ -120,7 +120,7 @@ def test_killed_copy_continues(database: LibraryDatabase, tmp_path: Path) -> Non
     """The command is killed after its first batches; what it has copied is not copied again."""
     source = create_folder(tmp_path / "source", 300)
     killer = (
-        "import os, signal, sys; from epicrisis.library import copying\n"
+        "import os, signal, sys; from epicrisis.library.write import copying\n"
         "from epicrisis.library.postgresql.store import PostgresqlLibrary\n"
         "copying._CHECK_DOCUMENTS = 50; add = PostgresqlLibrary.add; calls = []\n"
         "def count(self, documents):\n"

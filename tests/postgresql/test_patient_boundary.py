@@ -11,7 +11,9 @@ import pytest
 
 from epicrisis.core.errors import LibraryError
 from epicrisis.core.types import Scope
+from epicrisis.corpus.base.reader_base import PatientIdentity
 from epicrisis.library.core.library_store import LibraryStore
+from epicrisis.library.core.patient_identities import record_identities
 from epicrisis.library.core.patients import Roster, holds_patients
 from epicrisis.library.postgresql import search
 from epicrisis.library.postgresql.search import ScopeFilter
@@ -94,6 +96,8 @@ def ward(server: PostgresqlServer, tmp_path_factory: pytest.TempPathFactory) -> 
                 )
             )
         with ward.create() as library:
+            names = [PatientIdentity(patient, names=(f"Name of {patient}",)) for patient in PATIENTS]
+            record_identities(library.path, names)
             library.add(documents)
             library.compact()
         yield ward

@@ -363,7 +363,7 @@ def test_processes_that_upgrade_the_tables_at_once_do_it_once(database: LibraryD
     """The step fails if it is done twice."""
     open_as(database, OWNER).close()
     code = (
-        "import sys; from epicrisis.server.state.shared_state import schema as schemas; "
+        "import sys; from epicrisis.server.state.shared_state import shared_schema as schemas; "
         "schemas.MIGRATIONS = (*schemas.MIGRATIONS, 'SELECT pg_sleep(0.5); ALTER TABLE items ADD COLUMN colour text'); "
         "from epicrisis.cli.program import app; app(['users', 'list', '--folder', sys.argv[1]])"
     )
