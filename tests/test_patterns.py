@@ -26,10 +26,10 @@ _EVENT = r"\bhip[\s-]+replacement(?:e?s)?\b"
 EXAMPLES: dict[str, list[re.Pattern[Any] | str]] = {
     "answering.reply_parsing:TextStream.__init__": [TextStream("answer")._start],
     "answering.voting:_choose_text": [r"\b[ABCDbcd]\b|(?i:\b[ABCD][)\].:]|\boptions? [ABCD]\b)"],
-    "corpus.assertions:_compile_rules": [pattern for _, _, pattern in assertions._load_rules().modifiers],
-    "corpus.assertions:_load_rules": [assertions._load_rules().empty, assertions._load_rules().other],
-    "corpus.csv_rows:CsvLayout.find_embedded_row": [r"\n(?:[^,\n]*,){3}", r"\n(?:[^\|\n]*\|){1}"],
-    "corpus.hl7.messages:Hl7Segment.unescape": [r"\\([^\\\r\n]{1,400})\\"],
+    "corpus.records.assertions:_compile_rules": [pattern for _, _, pattern in assertions._load_rules().modifiers],
+    "corpus.records.assertions:_load_rules": [assertions._load_rules().empty, assertions._load_rules().other],
+    "corpus.base.csv_rows:CsvLayout.find_embedded_row": [r"\n(?:[^,\n]*,){3}", r"\n(?:[^\|\n]*\|){1}"],
+    "corpus.records.hl7.messages:Hl7Segment.unescape": [r"\\([^\\\r\n]{1,400})\\"],
     "privacy.deidentification.deidentifier:ReplacedTexts._pattern": [
         r"(?:(?<![^\W_])|(?<=\\[nrt]))(?P<before>(?:[A-Z]\.?[ ]){0,2})"
         r"(?P<word>2150\-03\-04(?![^\W_])|(?i:Ada\ Byron|Byron)(?![^\W_]))(?P<after>(?:,?[ ][A-Z](?![^\W_]|'))?)"
@@ -47,14 +47,14 @@ EXAMPLES: dict[str, list[re.Pattern[Any] | str]] = {
     "records.fact_questions.fact_conflicts:find_drug_conflicts": [
         r"(?i)\blisinopril(?:\s+\w+)?\s+(?:was|has been)\s+(?:stopped|d/c'?d)\b|\bstopped\s+(?:the |his )?lisinopril\b"
     ],
-    "library.patient_check:_has_id": [
+    "library.core.patient_check:_has_id": [
         rf"{patient_check._separate_id('10083815')}|{patient_check._LONG_ID_LABEL}{patient_check._escape_id('10083815')}(?!\w|[-./:]\d)",
         rf"{patient_check._LABEL}{patient_check._escape_id('432')}(?![-./:]?\w){patient_check._NO_UNIT}",
     ],
-    "library.patient_check:_remove_id": [
+    "library.core.patient_check:_remove_id": [
         rf"(?P<label>{patient_check._LONG_ID_LABEL}){patient_check._escape_id('a-1')}(?![-./:]?\w)|{patient_check._separate_id('a-1')}"
     ],
-    "library.patient_check:_separate_name": [patient_check._separate_name("anna maria muster")],
+    "library.core.patient_check:_separate_name": [patient_check._separate_name("anna maria muster")],
     "models.chat.openai_compatible:_mentions_parameter": [
         r"(?:^|[`'\"])seed(?:[`'\"]|:)|\b(?:argument|parameter|field|option)s?\b[^.]{0,30}?\bseed\b"
     ],

@@ -301,11 +301,11 @@ async def idle():
         early = EmbeddedModel(path, "m", 512, 1)
         early._start()
         early._stop()
-    await model.complete(ChatRequest((Message("user", "Hello"),), 2))
+    await model.complete(ChatRequest((Message("user", "Hello"),), max_tokens=2))
 
 async def busy():
     begun = asyncio.Event()
-    request = ChatRequest((Message("user", "Count up for ever."),), 1500, extra={"ignore_eos": True})
+    request = ChatRequest((Message("user", "Count up for ever."),), max_tokens=1500, extra={"ignore_eos": True})
     call = asyncio.create_task(model.complete(request, lambda _: begun.set()))
     await begun.wait()
     print("at work", flush=True)

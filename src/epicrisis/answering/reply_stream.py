@@ -14,7 +14,7 @@ from epicrisis.answering.reply_parsing import ANSWER, CLAIM_TEXT, AnswerFormat, 
 from epicrisis.core.answers import Quotation, TextDelta
 from epicrisis.core.printable import replace_surrogates
 
-_NAMED = re.compile(r'"sentences"\s*+:\s*+\[([^\]]*+)\]')
+_NAMED = re.compile(r'"sentences"\s*+:\s*+\[([^\]]{0,200}+)\]')
 """The numbers that a claim names. No text of a JSON document holds a quotation mark without a stroke before it."""
 MAX_CHOICE_READINGS = 100
 """How often an incomplete reply is parsed for its choice. A reply that goes on for longer states it in no event."""
