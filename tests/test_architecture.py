@@ -109,7 +109,11 @@ def test_imports_run_one_way(tmp_path: Path) -> None:
     ("module", "statement", "contract"),
     [
         ("core/errors.py", "from epicrisis.cli import program", "A package imports only what stands below it"),
-        ("corpus/documents/html.py", "def f():\n    from epicrisis.library.core import library_store", "A package imports only"),
+        (
+            "corpus/documents/html.py",
+            "def f():\n    from epicrisis.library.core import library_store",
+            "A package imports only",
+        ),
         ("evaluation/runs/run_folder.py", "from epicrisis.evaluation.grading import grader", "Experiments stand"),
         ("server/work/jobs.py", "from epicrisis.report import page", "Of the server, only the pages of runs"),
         ("attic/__init__.py", '"""A."""', "A package imports only"),
