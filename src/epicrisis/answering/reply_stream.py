@@ -15,7 +15,7 @@ from epicrisis.core.answers import Quotation, TextDelta
 from epicrisis.core.printable import replace_surrogates
 
 _NAMED = re.compile(r'"sentences"\s*+:\s*+\[([^\]]{0,200}+)\]')
-"""The numbers that a claim names. No text of a JSON document holds a quotation mark without a stroke before it."""
+"""The numbers that a claim names. Within a text of JSON every quotation mark has a backslash before it."""
 MAX_CHOICE_READINGS = 100
 """How often an incomplete reply is parsed for its choice. A reply that goes on for longer states it in no event."""
 
@@ -30,7 +30,7 @@ class ReplyStream:
     def __init__(
         self, stage: str, reply_format: object, clean: Callable[[str], str], offered: Sequence[Quotation] = ()
     ) -> None:
-        """`offered`: the sentences that a claim names by their numbers, from 1."""
+        """Read the reply to the call of a stage. Its claims name the `offered` sentences by their numbers, from 1."""
         form = reply_format if isinstance(reply_format, AnswerFormat) else AnswerFormat({})
         self._stage = stage
         self._clean = clean
@@ -49,7 +49,7 @@ class ReplyStream:
         deltas: list[TextDelta] = []
         for claim, text in self._text.feed_fields(piece):
             deltas.append(TextDelta(self._stage, self._clean(text), claim))
-        self._received += piece
+        self._received += piece if self._readings or self._offered else ""
         if self._offered and "]" in piece:
             deltas += self._read_named()
         if self._readings and '"choice"' in self._received:
