@@ -8,7 +8,7 @@ import pytest
 
 from epicrisis.core.types import Document
 from epicrisis.corpus.base.chunking import find_sentences
-from epicrisis.corpus.documents.pdf import read_document
+from epicrisis.corpus.documents.pdf import _clean_texts, read_document
 from epicrisis.corpus.documents.pdf_text import join_wrapped_lines
 from tests.support.pdf_files import column, placed_pdf
 
@@ -68,6 +68,14 @@ def test_short_lines_of_a_justified_column_become_whole_sentences() -> None:
 def test_line_that_must_go_on_does_so_before_a_number() -> None:
     text = "The hazard was higher (hazard ratio 1.27, 95% confidence interval 1.15 to\n1.40; P < 0.001). It rose."
     assert read_sentences(join_wrapped_lines(text))[0].endswith("1.15 to 1.40; P < 0.001).")
+
+
+@pytest.mark.parametrize("end", ["\ufffe\r\n", "\ufffe\n", "\x02"])
+def test_hyphen_at_a_line_end_is_read_whatever_its_sign(end: str) -> None:
+    texts = _clean_texts(
+        [f"Over-the-counter purchase. It is over-the{end}counter, and frac{end}tures heal. Fractures."]
+    )
+    assert texts == ["Over-the-counter purchase. It is over-the-counter, and fractures heal. Fractures."]
 
 
 def test_title_is_not_joined_with_the_authors() -> None:

@@ -44,6 +44,18 @@ def test_row_has_design_size_population_direction_and_sentence() -> None:
     assert row.size.text == "1776 women"
 
 
+def test_size_of_another_study_far_into_a_document_is_not_its_own() -> None:
+    text = f"{'A guideline on aspirin. ' * 130}The PAUSE cohort of 3007 patients was included. {SENTENCE}"
+    start = text.index(SENTENCE)
+    passages = [
+        replace(PASSAGE, start=0, end=3000, text=text[:3000]),
+        replace(PASSAGE, id="d1#1", ordinal=1, start=3000, end=len(text), text=text[3000:]),
+    ]
+    answer = replace(ANSWER, citations=(replace(CITATION, start=start, end=len(text)),))
+    (row,) = build_study_table(answer, passages)
+    assert row.size is None
+
+
 def test_document_with_several_citations_has_one_row_and_first_verified_sentence() -> None:
     unverified = replace(CITATION, number=2, verified=False, quotation="Made up.")
     answer = replace(ANSWER, citations=(unverified, CITATION))
