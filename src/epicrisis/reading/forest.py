@@ -62,14 +62,18 @@ class Forest:
     def predict(self, rows: FloatArray) -> FloatArray:
         """Return the sum of all trees for each row, an array of shape `(n,)`."""
         scores = np.empty(len(rows), dtype=np.float32)
-        trees = np.arange(len(self.value))
+        trees, nodes = self.feature.shape
+        column, threshold = self.feature.ravel(), self.threshold.reshape(-1, 1)
+        ruled_out = ~self.mask.reshape(-1, 1)
+        places = np.arange(trees)[:, np.newaxis]
         for start in range(0, len(rows), _BLOCK):
-            block = rows[start : start + _BLOCK]
-            holds = block[:, self.feature] <= self.threshold
-            leaves = np.bitwise_and.reduce(np.where(holds, _ALL, self.mask), axis=2)
-            # The lowest bit is a power of two, so its exponent is exact.
-            first = np.frexp((leaves & (~leaves + np.uint32(1))).astype(np.float64))[1] - 1
-            scores[start : start + _BLOCK] = self.value[trees, first].sum(axis=1, dtype=np.float64)
+            # One row of memory for each node, so that every step runs along the rows of the block.
+            block = np.ascontiguousarray(rows[start : start + _BLOCK].T)
+            fails = block[column] > threshold
+            leaves = np.bitwise_or.reduce((fails * ruled_out).reshape(trees, nodes, -1), axis=1)
+            # The lowest bit that is left is a power of two, so its exponent is exact.
+            first = np.frexp((~leaves & (leaves + np.uint32(1))).astype(np.float32))[1] - 1
+            scores[start : start + _BLOCK] = self.value[places, first].sum(axis=0, dtype=np.float64)
         return scores
 
     def save(self, path: str | PathLike[str]) -> None:
