@@ -315,17 +315,21 @@ def find_missing_numbers(claim: str, sentences: str, context: str = "", document
     percentages may not. Without a unit, a number in words counts things that the claim names ("two studies"), and
     digits may belong to a name (`BRCA 1`, `COVID 19`): such digits need only occur.
     """
-    stated = (*find_quantities(sentences, ones=True), *find_quantities(context, ones=True))
     digits = frozenset(_DIGITS.findall(f"{sentences}\n{context}"))
+    quantities: list[Quantity] = []
+    for quantity in find_quantities(claim):
+        if quantity.unit or (_DIGITS.search(quantity.text) and quantity.text not in digits):
+            quantities.append(quantity)
+    if not quantities:
+        return []
+    stated = (*find_quantities(sentences, ones=True), *find_quantities(context, ones=True))
+    described = find_quantities(document, ones=True)
     effect = read_claim(claim)
     details = _ASIDE.findall(claim)
     if effect is not None:
         details += [effect.comparison.intervention, effect.comparison.comparator]
-    described = find_quantities(document, ones=True)
     missing: list[str] = []
-    for quantity in find_quantities(claim):
-        if not quantity.unit and (not _DIGITS.search(quantity.text) or quantity.text in digits):
-            continue
+    for quantity in quantities:
         # A bound such as that of a p-value shows no value.
         is_detail = quantity.unit != "%" and (quantity.unit or any(quantity.text in detail for detail in details))
         shown = [other for other in stated if _is_bound(quantity) or not _is_bound(other)]
