@@ -531,7 +531,7 @@ def build_library(folder: Path) -> Path:
 def parse_options() -> argparse.Namespace:
     """Return the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("phases", nargs="*", choices=PHASES, default=PHASES)
+    parser.add_argument("phases", nargs="*", choices=("all", *PHASES), default="all")
     parser.add_argument("--clients", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=60.0, help="how long the clients ask")
     parser.add_argument("--first", type=float, default=4.0, help="seconds before the first word of a reply")
@@ -541,7 +541,9 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--strategy", default="rag")
     parser.add_argument("--setting", action="append", default=[], help="a setting of the server, KEY=VALUE")
     parser.add_argument("--program", nargs="+", default=["-m", "epicrisis"], help="what Python runs, for profilers")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.phases = PHASES if "all" in options.phases else options.phases
+    return options
 
 
 def print_rows(rows: Sequence[Row]) -> None:
