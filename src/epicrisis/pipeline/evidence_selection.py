@@ -129,7 +129,9 @@ def describe_missing(words: Sequence[str], documents: int) -> str:
 
 
 def describe_unnamed(drugs: Sequence[str]) -> str:
-    """Return why a question is not answered of whose drugs the best sentences' documents name none."""
+    """Return why a question is not answered of whose drugs the best sentences' documents name none, or nothing."""
+    if not drugs:
+        return ""
     names = " or ".join(f"“{drug}”" for drug in drugs)
     return f"no document found on the rest of the question names {names}"
 
@@ -183,29 +185,67 @@ def list_evidence(
 ) -> SentenceRanking:
     """Return the best `k` sentences of the whole documents that a ranking has first, and of its passages.
 
-    `Listing` says which are worth a reader's time. `absence` says why no document answers: one word of the question's
-    subject is in none, the best document is below ANSWERING, or none of the best names a drug of the question.
+    `Listing` says which are worth a reader's time, and `absence` why no document answers, as in `find_absence`.
     """
     is_checked = checks_absence(settings, text, scope)
     missing = find_missing_words(retriever, text, scope) if is_checked else ()
     passages = retriever.read_whole(ranking.passages, scope)
-    ranker = retriever.sentence_ranker
-    question = text
-    if retriever.expands:
-        question = reword(text, [f"{passage.title}\n{passage.text}" for passage in passages])
-    best = rank_sentences(settings, ranker, question, ranking, max(k, SHOWN_SENTENCES), passages, Listing())
+    best = _rank_best(settings, retriever, text, ranking, max(k, SHOWN_SENTENCES), passages)
     sentences = replace(best, hits=best.hits[:k])
-    if not is_checked:
-        return sentences
-    documents = sum(store.count()[0] for store in retriever.list_stores())
+    absence = ""
     if missing:
-        return replace(sentences, absence=describe_missing(missing, documents))
-    if sentences.relevance is not None and sentences.relevance < ANSWERING:
-        return replace(sentences, absence=describe_absence(documents))
+        absence = describe_missing(missing, count_documents(retriever))
+    elif is_checked and best.relevance is not None and best.relevance < ANSWERING:
+        absence = describe_absence(count_documents(retriever))
+    elif is_checked:
+        absence = describe_unnamed(_find_unnamed(retriever, text, best, passages))
+    return replace(sentences, absence=absence)
+
+
+def find_absence(settings: Settings, retriever: Retriever, text: str, scope: Scope) -> str:
+    """Return why no document answers a question, or an empty text.
+
+    A word of its subject is in none, or the best document is below ANSWERING, or the documents of the best sentences
+    name none of its drugs.
+    """
+    from epicrisis.reading.support import find_drugs
+
+    if missing := find_missing_words(retriever, text, scope):
+        return describe_missing(missing, count_documents(retriever))
+    ranking = retriever.rank(text, SENTENCE_PASSAGES, settings.by, scope)
+    passages = retriever.read_whole(ranking.passages, scope)
+    if retriever.sentence_ranker.judge(reword_question(retriever, text, passages), passages) < ANSWERING:
+        return describe_absence(count_documents(retriever))
+    if not find_drugs(text):
+        return ""
+    best = _rank_best(settings, retriever, text, ranking, SHOWN_SENTENCES, passages)
+    return describe_unnamed(_find_unnamed(retriever, text, best, passages))
+
+
+def count_documents(retriever: Retriever) -> int:
+    """Return the number of documents that are searched."""
+    return sum(store.count()[0] for store in retriever.list_stores())
+
+
+def reword_question(retriever: Retriever, text: str, passages: Sequence[Passage]) -> str:
+    """Return a question in the passages' words, if the settings say so."""
+    return reword(text, [f"{each.title}\n{each.text}" for each in passages]) if retriever.expands else text
+
+
+def _rank_best(
+    settings: Settings, retriever: Retriever, text: str, ranking: Ranking, k: int, passages: Sequence[Passage]
+) -> SentenceRanking:
+    question = reword_question(retriever, text, passages)
+    return rank_sentences(settings, retriever.sentence_ranker, question, ranking, k, passages, Listing())
+
+
+def _find_unnamed(
+    retriever: Retriever, text: str, best: SentenceRanking, passages: Sequence[Passage]
+) -> tuple[str, ...]:
+    """Return the drugs of a question if the documents of the best sentences name none of them."""
     shown = {sentence.passage.document_id for sentence in best.sentences}
     read = "\n".join(f"{each.title}\n{each.text}" for each in passages if each.document_id in shown)
-    unnamed = find_unnamed_drugs(text, read, expands=retriever.expands) if shown else ()
-    return replace(sentences, absence=describe_unnamed(unnamed)) if unnamed else sentences
+    return find_unnamed_drugs(text, read, expands=retriever.expands) if shown else ()
 
 
 def find_unnamed_drugs(question: str, read: str, *, expands: bool) -> tuple[str, ...]:
@@ -267,6 +307,10 @@ class EvidenceSearch:
     def list_evidence(self, text: str, ranking: Ranking, k: int, scope: Scope) -> SentenceRanking:
         """Return the best `k` sentences of a library for a reader, as `list_evidence` does."""
         return list_evidence(self.settings, self._require_retriever(), text, ranking, k, scope)
+
+    def find_absence(self, text: str, scope: Scope) -> str:
+        """Return why no document answers a question, or an empty text."""
+        return find_absence(self.settings, self._require_retriever(), text, scope)
 
     def compare_texts(self, queries: Sequence[str], texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return for each query its similarity to each text, by the encoder or by words."""

@@ -14,12 +14,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from epicrisis.answering.confidence import add_confidence
-from epicrisis.answering.strategy_context import (
-    PROMPTS,
-)
+from epicrisis.answering.strategy_context import PROMPTS
 from epicrisis.answering.traced_steps import trace_question
 from epicrisis.core.answers import (
     Answer,
@@ -32,10 +30,7 @@ from epicrisis.core.answers import (
 from epicrisis.core.errors import EpicrisisError
 from epicrisis.core.prompts import hash_prompts
 from epicrisis.core.serialization import to_json
-from epicrisis.core.types import (
-    Question,
-    Scope,
-)
+from epicrisis.core.types import Question, Scope
 from epicrisis.library.core.patient_check import check_patients, resolve_patient
 from epicrisis.pipeline import components
 from epicrisis.pipeline.opening import OpenParts
@@ -44,9 +39,6 @@ from epicrisis.pipeline.question import AskedQuestion
 from epicrisis.retrieval.preflight import describe_rules
 from epicrisis.settings.settings import AnswerOptions
 from epicrisis.system.logs import log_error, log_event
-
-if TYPE_CHECKING:
-    pass
 
 CHECKED_QUESTIONS = 500
 

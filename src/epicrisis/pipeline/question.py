@@ -26,7 +26,7 @@ from epicrisis.pipeline import components, evidence_selection
 from epicrisis.pipeline.evidence_selection import EvidenceSearch, TimeRestriction
 from epicrisis.pipeline.opening import OpenParts
 from epicrisis.pipeline.overrides import RunOverrides, apply_overrides, without_narrowing
-from epicrisis.pipeline.question_evidence import QuestionEvidence, build_context, find_time_restriction
+from epicrisis.pipeline.question_evidence import build_context, find_time_restriction
 from epicrisis.privacy.record_access import watch_reading
 from epicrisis.records.fact_questions.fact_evidence import NO_FACTS, FactAnswer
 from epicrisis.records.fact_questions.finding import find_facts
@@ -125,8 +125,7 @@ class AskedQuestion:
         is_checked = is_searched and not self.question.options
         if not (is_checked and evidence_selection.checks_absence(self.parts.settings, self.question.text, self.scope)):
             return ""
-        evidence = QuestionEvidence(self.parts, self.scope, lambda _: None)
-        return (await evidence.list_sentences(self.question, 1)).absence
+        return await self.parts.search_evidence(EvidenceSearch.find_absence, self.question.text, self.scope)
 
     async def _run_strategy(self, context: Context, facts: FactAnswer, passages: Mapping[str, Passage]) -> Answer:
         """Return the answer of the strategy with checked claims, computed facts and disagreements of the documents."""

@@ -12,7 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 
 from epicrisis.reading.spellings import list_spellings, spell_american
@@ -47,6 +47,7 @@ class OtherNames:
         return is_abbreviation(self.name) and len({name.split()[0] for name in long_forms}) > 1
 
 
+@lru_cache(maxsize=128)
 def find_other_names(question: str) -> tuple[OtherNames, ...]:
     """Return the names of a question that have others, in its order. None for a question of over 40 words."""
     words = list(_WORD.finditer(question))

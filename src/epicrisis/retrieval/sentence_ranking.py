@@ -181,25 +181,11 @@ class SentenceRanker:
         """
         import numpy as np
 
-        from epicrisis.reading.features import Found
         from epicrisis.reading.ranker import load_ranker
         from epicrisis.reading.relevance import judge_documents
 
         ranks = rank_passages(passages) if ranks is None else ranks
-        documents: dict[str, list[Passage]] = {}
-        for passage in sorted(passages, key=lambda passage: ranks.get(passage.id, len(ranks))):
-            documents.setdefault(passage.document_id, []).append(passage)
-        candidates: list[Sentence] = []
-        found: list[Found] = []
-        lines: list[bool] = []
-        for place, pieces in enumerate(documents.values()):
-            pieces.sort(key=lambda passage: (passage.start, passage.end))
-            read = _read_document(pieces[0].title, _list_pieces(pieces), self.split, self.analyze)
-            candidates += [Sentence(pieces[number], start, end) for number, start, end in read.places]
-            # The last words of an abstract may lack their full stop.
-            lines += [is_line(sentence.text) for sentence in candidates[len(lines) : -1]]
-            lines += [False] * (len(candidates) - len(lines))
-            found.append(Found(read.article, place, [ranks.get(pieces[number].id) for number, _, _ in read.places]))
+        candidates, found = self._read(passages, ranks)
         is_literature = all(passage.patient is None for passage in passages)
         ranker = load_ranker() if is_literature else None
         encoder = None if self.encoder is None or is_literature else self.encoder.fingerprint
@@ -210,7 +196,7 @@ class SentenceRanker:
             return SentenceRanking((), parameters)
         texts = [sentence.text for sentence in candidates]
         if ranker is not None:
-            scores = ranker.score(question, found, self.analyze) - LINE_PENALTY * np.array(lines, np.float32)
+            scores = ranker.score(question, found, self.analyze) - LINE_PENALTY * _mark_lines(candidates)
         else:
             scores, listing = self._score(question, candidates, texts, ranks), None
         order = np.argsort(-scores, kind="stable")
@@ -236,6 +222,13 @@ class SentenceRanker:
         hits = _select_hits([candidates[index] for index in order], scores[order].tolist(), k, limit)
         return SentenceRanking(hits, parameters, notes, relevance=relevance)
 
+    def judge(self, question: str, passages: Sequence[Passage]) -> float:
+        """Return the highest of the probabilities that a document of these passages answers; 0 without a sentence."""
+        from epicrisis.reading.relevance import judge_documents
+
+        candidates, found = self._read(passages, rank_passages(passages))
+        return float(judge_documents(question, found, self.analyze).max()) if candidates else 0.0
+
     def compare_texts(self, queries: Sequence[str], texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return for each query its similarity to each text; higher is more similar.
 
@@ -251,6 +244,22 @@ class SentenceRanker:
             rows = (self.encoder.encode_queries(queries) @ vectors.T).tolist()
         return rows
 
+    def _read(self, passages: Sequence[Passage], ranks: Mapping[str, int]) -> tuple[list[Sentence], list[Found]]:
+        """Return the statements of the documents in order, and what the ranker knows of each document."""
+        from epicrisis.reading.features import Found
+
+        documents: dict[str, list[Passage]] = {}
+        for passage in sorted(passages, key=lambda passage: ranks.get(passage.id, len(ranks))):
+            documents.setdefault(passage.document_id, []).append(passage)
+        sentences: list[Sentence] = []
+        found: list[Found] = []
+        for place, pieces in enumerate(documents.values()):
+            pieces.sort(key=lambda passage: (passage.start, passage.end))
+            read = _read_document(pieces[0].title, _list_pieces(pieces), self.split, self.analyze)
+            sentences += [Sentence(pieces[number], start, end) for number, start, end in read.places]
+            found.append(Found(read.article, place, [ranks.get(pieces[number].id) for number, _, _ in read.places]))
+        return sentences, found
+
     def _score(
         self, question: str, candidates: Sequence[Sentence], texts: Sequence[str], ranks: Mapping[str, int]
     ) -> npt.NDArray[np.float32]:
@@ -265,6 +274,19 @@ class SentenceRanker:
             cosines: npt.NDArray[np.float32] = vectors @ self.encoder.encode_queries([question])[0]
             scores = cosines + WORD_WEIGHT * scores
         return scores + bonus
+
+
+def _mark_lines(sentences: Sequence[Sentence]) -> npt.NDArray[np.float32]:
+    """Return 1 for each line of an article that is no sentence, an array of shape `(n,)`.
+
+    The last words of a document are none: those of an abstract may lack their full stop.
+    """
+    import numpy as np
+
+    ids = [sentence.passage.document_id for sentence in sentences]
+    is_last = [document != following for document, following in zip(ids, (*ids[1:], ""), strict=True)]
+    marks = [is_line(sentence.text) and not last for sentence, last in zip(sentences, is_last, strict=True)]
+    return np.array(marks, dtype=np.float32)
 
 
 def _select_hits(
