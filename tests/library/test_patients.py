@@ -235,6 +235,18 @@ def test_find_strangers_are_numbers_that_are_no_age(
     assert find_strangers([Roster(numbered_library)], Question(text)) == strangers
 
 
+@pytest.mark.parametrize(
+    ("text", "strangers"),
+    [
+        ("Does Mr Benning take warfarin?", ("Benning",)),
+        ("Did Mrs. Smith-Jones fall?", ("Smith-Jones",)),
+        ("Has Heart Failure been named?", ()),
+    ],
+)
+def test_find_strangers_behind_titles(text: str, strangers: tuple[str, ...], numbered_library: LibraryStore) -> None:
+    assert find_strangers([Roster(numbered_library)], Question(text), titled=True) == strangers
+
+
 @pytest.fixture(scope="module")
 def spelled_library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LibraryStore]:
     """Return a library with ids and names of several spellings."""

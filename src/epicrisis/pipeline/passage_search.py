@@ -116,6 +116,6 @@ def _restrict(
     if patient is not None and settings.timeline:
         time = resolve_time_restriction(query, lambda: search.retriever.record(scope).passages)
     mixed = (MIXED_NOTICE,) if patient is not None and rosters and rosters[0].is_mixed() else ()
-    strangers = find_strangers(rosters, question) if readable is not None and patient is not None else ()
+    strangers = find_strangers(rosters, question, titled=readable is None) if patient is not None else ()
     other = (describe_strangers(strangers),) if strangers else ()
     return scope, time, (*mixed, *other, *search.remarks)

@@ -77,10 +77,10 @@ class AskedQuestion:
         is_mixed = await parts.offload(rosters[0].is_mixed) if rosters else False
         if is_mixed:
             self.emit(Notice("mixed", MIXED_NOTICE))
-        if parts.readable is not None:
-            about = replace(self.question, patient=self.scope.patient)
-            if strangers := await parts.offload(find_strangers, rosters, about):
-                self.emit(Notice("other-person", describe_strangers(strangers)))
+        about = replace(self.question, patient=self.scope.patient)
+        # Who may read all patients is refused a question with another's full name or number.
+        if strangers := await parts.offload(find_strangers, rosters, about, titled=parts.readable is None):
+            self.emit(Notice("other-person", describe_strangers(strangers)))
 
     async def _answer_in_time(self) -> Answer:
         """Return the answer of the strategy; if notes were left out by time and the others give none, ask again."""

@@ -47,9 +47,10 @@ _STRANGER_NUMBER = re.compile(
     rf"(?P<labelled>(?=[\w-]{{0,63}}\d)[\w-]{{1,64}}+){_NO_UNIT}|"
     rf"(?<![\w.:/-])(?P<long>\d{{{_MIN_NUMBER_DIGITS},}})(?![\w:/-]|\.\d)"
 )
-_CAPITALIZED = r"[^\W\d_a-z][^\W\d_]*(?:['\u2019-][^\W\d_]+)*"
+_TITLE = r"\b(?:Mr|Mrs|Ms|Miss|Herr|Frau|Patient|patient)\b"
+_CAPITALIZED = rf"(?!{_TITLE})[^\W\d_a-z][^\W\d_]*(?:['\u2019-][^\W\d_]+)*"
 _STRANGER_NAME = re.compile(
-    rf"(?P<title>\b(?:Mr|Mrs|Ms|Miss|Herr|Frau|Patient|patient)\.?\s+)?"
+    rf"(?P<title>{_TITLE}\.?\s+)?"
     rf"(?P<name>(?<![\w'\u2019-]){_CAPITALIZED}(?:\s+{_CAPITALIZED})*)(?!\w)"
 )
 _NOT_A_NAME = frozenset(
@@ -129,10 +130,11 @@ def check_patient(rosters: Sequence[Roster], question: Question) -> None:
         )
 
 
-def find_strangers(rosters: Sequence[Roster], question: Question) -> tuple[str, ...]:
+def find_strangers(rosters: Sequence[Roster], question: Question, *, titled: bool = False) -> tuple[str, ...]:
     """Return what the question names like a person and is not its patient, as written: names, ids and record numbers.
 
-    No other patient is looked up, so it says the same whether a library has the named person or not.
+    No other patient is looked up, so it says the same whether a library has the named person or not. With `titled`,
+    only names behind a title count: `Mr Benning`.
     """
     patient = rosters[0].patients().get(question.patient or "") if rosters else None
     own_words = {word for name in (patient.names if patient else ()) for word in name_words(name)}
@@ -140,13 +142,14 @@ def find_strangers(rosters: Sequence[Roster], question: Question) -> tuple[str, 
     own_numbers |= {number for id_ in own_numbers for number in _long_number(id_)}
     strangers: dict[str, None] = {}
     for text in (question.text, *question.options.values()):
-        for match in _STRANGER_NUMBER.finditer(text):
+        for match in () if titled else _STRANGER_NUMBER.finditer(text):
             number = match["labelled"] or match["long"]
             if normalize_text(number).lstrip("0") not in own_numbers and own_numbers.isdisjoint(_long_number(number)):
                 strangers[number] = None
         for match in _STRANGER_NAME.finditer(text):
             words = [word for word in match["name"].split() if fold(word) not in _NOT_A_NAME]
-            if len(words) > (0 if match["title"] else 1) and own_words.isdisjoint(map(fold, words)):
+            is_name = match["title"] or (len(words) > 1 and not titled)
+            if words and is_name and own_words.isdisjoint(map(fold, words)):
                 strangers[" ".join(words)] = None
     return tuple(strangers)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, get_args
 
 from epicrisis.answering.strategy_context import Context
@@ -25,6 +26,7 @@ from epicrisis.records.fact_questions.fact_conflicts import (
     find_value_conflicts,
 )
 from epicrisis.records.fact_questions.fact_evidence import NO_FACTS, FactAnswer
+from epicrisis.records.fact_questions.note_medications import describe_note_medications
 from epicrisis.records.fact_questions.question_rules import (
     FactQuestion,
     draft_plan,
@@ -68,6 +70,7 @@ async def answer_from_facts(
         context.emit(Notice("facts", f"structured entries give no answer: {computation.answer.statement}"))
     conflicts: tuple[FactConflict, ...] = ()
     if isinstance(plan, FactQuestion):
+        computation = _add_note_medications(plan, computation, passages)
         conflicts = tuple(_find_conflicts(plan, record, computation, passages, context.split_sentences))
     return FactAnswer(computation, record, conflicts)
 
@@ -80,6 +83,15 @@ def _limit_to_scope(computation: Computation, since: str) -> Computation:
         reason = f"{limit}, and earlier ones may change the answer: leave out the setting scope.since"
         return replace(computation, answer=replace(answer, state="abstained", statement=f"{reason}.", result=""))
     return replace(computation, answer=replace(answer, remarks=(*answer.remarks, limit)))
+
+
+def _add_note_medications(plan: FactQuestion, computation: Computation, passages: Sequence[Passage]) -> Computation:
+    """Return the computation on current medications with a remark on others in the notes' newest list of them."""
+    if plan.operation != "current" or plan.topic not in ("medication", "entries"):
+        return computation
+    answer = computation.answer
+    remark = describe_note_medications(passages, plan.words, chain.from_iterable(computation.facts))
+    return replace(computation, answer=replace(answer, remarks=(*answer.remarks, remark))) if remark else computation
 
 
 def _find_conflicts(
