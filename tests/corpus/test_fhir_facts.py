@@ -359,7 +359,7 @@ def test_age_stage_series_and_end_are_stated(tmp_path: Path) -> None:
 
 def test_diagnosis_without_date_is_of_the_end_of_its_encounter(tmp_path: Path) -> None:
     stay = {"resourceType": "Encounter", "id": "e1", "status": "finished", "subject": SUBJECT,
-            "class": {"code": "IMP", "display": "inpatient encounter"},
+            "class": {"code": "IMP"},
             "period": {"start": "2150-03-01T10:00:00Z", "end": "2150-03-09"}}  # fmt: skip
     diagnosis = condition(
         category=[{"coding": [{"code": "encounter-diagnosis"}]}], encounter={"reference": "Encounter/e1"}

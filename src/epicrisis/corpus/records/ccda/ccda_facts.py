@@ -17,8 +17,6 @@ from epicrisis.core.clinical_facts import ClinicalFact
 from epicrisis.core.fact_kinds import LASTING_KINDS, FactKind
 from epicrisis.corpus.base.patient_numbers import format_identifier
 from epicrisis.corpus.records.ccda.ccda_values import (
-    ENCOUNTER_CLASSES,
-    VISIT_CLASSES,
     Narrative,
     read_amount,
     read_attribute,
@@ -33,7 +31,14 @@ from epicrisis.corpus.records.ccda.ccda_values import (
     read_value,
 )
 from epicrisis.corpus.records.facts.fact_documents import FactEntry, end_entry
-from epicrisis.corpus.records.facts.fact_values import VITAL_SIGNS, choose_name, name_denial, name_status
+from epicrisis.corpus.records.facts.fact_values import (
+    ENCOUNTER_CLASSES,
+    VISIT_CLASSES,
+    VITAL_SIGNS,
+    choose_name,
+    name_denial,
+    name_status,
+)
 from epicrisis.corpus.records.facts.times import describe_end, reported_since, split_offset
 from epicrisis.corpus.records.hl7.hl7_values import DAY_EVENTS, iso_time
 

@@ -19,9 +19,9 @@ from epicrisis.corpus import sandbox
 from epicrisis.corpus.base import reader_base
 from epicrisis.corpus.base.patient_numbers import PatientNumbers
 from epicrisis.corpus.records.ccda.ccda_facts import CodedFacts
-from epicrisis.corpus.records.ccda.ccda_values import STAY_CLASSES, VISIT_CLASSES
 from epicrisis.corpus.records.ccda.clinical_documents import ClinicalDocument, describe_missing_text
 from epicrisis.corpus.records.facts.fact_documents import FactEntry, FactRecord, FactSpool, Stay
+from epicrisis.corpus.records.facts.fact_values import STAY_CLASSES, VISIT_CLASSES
 from epicrisis.corpus.records.note_documents import ClinicalNote, DocumentKey, NoteCleaning, build_items, find_replaced
 
 _Header: TypeAlias = tuple[ClinicalDocument, str]

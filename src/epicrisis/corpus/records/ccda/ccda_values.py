@@ -21,23 +21,6 @@ from epicrisis.corpus.records.hl7.hl7_values import iso_time
 if TYPE_CHECKING:
     from lxml.etree import _Element
 
-STAY_CLASSES: Mapping[str, str] = {
-    "IMP": "inpatient encounter",
-    "ACUTE": "inpatient acute",
-    "NONAC": "inpatient non-acute",
-    "OBSENC": "observation encounter",
-    "SS": "short stay",
-    "EMER": "emergency",
-}
-VISIT_CLASSES: Mapping[str, str] = {
-    "AMB": "ambulatory",
-    "HH": "home health",
-    "VR": "virtual",
-    "FLD": "field",
-    "PRENC": "visit before a stay",
-}
-ENCOUNTER_CLASSES: Mapping[str, str] = {**STAY_CLASSES, **VISIT_CLASSES}
-"""HL7's classes of encounters with their words."""
 TYPE = "{http://www.w3.org/2001/XMLSchema-instance}type"
 Narrative: TypeAlias = Mapping[str, "_Element"]
 """The elements of a section's narrative by their ID."""

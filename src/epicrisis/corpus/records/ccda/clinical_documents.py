@@ -23,8 +23,9 @@ from epicrisis.corpus.base.patient_numbers import StatedPerson, format_identifie
 from epicrisis.corpus.base.xml_text import BrokenXML, parse_stream
 from epicrisis.corpus.documents.embedded_files import read_embedded
 from epicrisis.corpus.records.ccda.ccda_facts import CodedFacts, read_entries
-from epicrisis.corpus.records.ccda.ccda_values import STAY_CLASSES, VISIT_CLASSES, read_encounter_id
+from epicrisis.corpus.records.ccda.ccda_values import read_encounter_id
 from epicrisis.corpus.records.ccda.narrative import narrative_lines
+from epicrisis.corpus.records.facts.fact_values import STAY_CLASSES, VISIT_CLASSES
 from epicrisis.corpus.records.facts.times import read_fact_time
 from epicrisis.corpus.records.hl7.hl7_values import identifier_system, iso_time
 

@@ -26,6 +26,23 @@ INTERPRETATIONS = {
     "I": "intermediate",
 }
 """The codes of HL7's table 0078 in words."""
+STAY_CLASSES: Mapping[str, str] = {
+    "IMP": "inpatient encounter",
+    "ACUTE": "inpatient acute",
+    "NONAC": "inpatient non-acute",
+    "OBSENC": "observation encounter",
+    "SS": "short stay",
+    "EMER": "emergency",
+}
+VISIT_CLASSES: Mapping[str, str] = {
+    "AMB": "ambulatory",
+    "HH": "home health",
+    "VR": "virtual",
+    "FLD": "field",
+    "PRENC": "visit before a stay",
+}
+ENCOUNTER_CLASSES: Mapping[str, str] = {**STAY_CLASSES, **VISIT_CLASSES}
+"""HL7's classes of encounters with their words."""
 _CODE_SYSTEMS = {
     "2.16.840.1.113883.6.1": "loinc",
     "2.16.840.1.113883.6.96": "snomed",

@@ -14,7 +14,7 @@ from typing import Any
 from epicrisis.core.clinical_facts import ClinicalFact
 from epicrisis.core.fact_kinds import FactKind
 from epicrisis.corpus.records.facts.fact_documents import FactEntry, FactRecord, end_entry
-from epicrisis.corpus.records.facts.fact_values import VITAL_SIGNS, choose_name, name_status
+from epicrisis.corpus.records.facts.fact_values import ENCOUNTER_CLASSES, VITAL_SIGNS, choose_name, name_status
 from epicrisis.corpus.records.facts.times import describe_end, reported_since
 from epicrisis.corpus.records.fhir.fhir_resources import WITHDRAWN, Resource, as_list, is_hospital_stay, list_objects
 from epicrisis.corpus.records.fhir.fhir_values import (
@@ -419,7 +419,11 @@ def _class_words(resource: Resource) -> str:
     words = []
     for concept in as_list(resource.get("class")):
         is_coding = isinstance(concept, dict) and "code" in concept
-        words.append(str(concept.get("display") or concept["code"]) if is_coding else read_concept(concept)[0])
+        if is_coding:
+            code = str(concept["code"])
+            words.append(str(concept.get("display") or ENCOUNTER_CLASSES.get(code.upper(), code)))
+        else:
+            words.append(read_concept(concept)[0])
     return ", ".join(filter(None, words))
 
 

@@ -23,6 +23,7 @@ from epicrisis.corpus.base import jsonl, reader_base
 from epicrisis.corpus.base.encodings import detect_wide_encoding, open_as_utf8
 from epicrisis.corpus.base.jsonl import check_value_count, find_json_fault
 from epicrisis.corpus.base.reader_base import Skipped
+from epicrisis.corpus.records.facts.fact_values import STAY_CLASSES
 
 Resource: TypeAlias = Mapping[str, Any]
 
@@ -33,10 +34,9 @@ OLDER_VERSION = "older version"
 MANIFEST = "manifest of a bulk export"
 WITHDRAWN = ("entered-in-error", "cancelled")
 """Status of resources that must not be read as evidence."""
-_STAY_CLASSES = frozenset(("IMP", "ACUTE", "NONAC", "OBSENC", "SS", "EMER"))
 _NO_STAY_STATUSES = (*WITHDRAWN, "planned")
 _CLASS_SYSTEMS = ("actcode", "2.16.840.1.113883.5.4")
-"""Endings of the names of the code system of `_STAY_CLASSES`."""
+"""Endings of the names of the code system of `STAY_CLASSES`."""
 STRUCTURE_ERRORS = (AttributeError, KeyError, TypeError, IndexError)
 """Exceptions raised by a resource with values of other types than FHIR's."""
 BAD_STRUCTURE = "not structured as FHIR requires; look at this resource"
@@ -324,7 +324,7 @@ def is_hospital_stay(encounter: Resource) -> bool:
             system = str(coding.get("system") or "").lower()
             if coding.get("code") and (not system or system.endswith(_CLASS_SYSTEMS)):
                 codes.add(str(coding["code"]).upper())
-    is_other_class = bool(codes) and codes.isdisjoint(_STAY_CLASSES)
+    is_other_class = bool(codes) and codes.isdisjoint(STAY_CLASSES)
     return encounter.get("status") not in _NO_STAY_STATUSES and not is_other_class
 
 
