@@ -19,6 +19,7 @@ from tests.support.chart_documents import CHART_DOCUMENTS
 SUMMARY = Document(
     "note:5",
     "DISCHARGE DIAGNOSES:\n1. Pneumonia of the right lower lobe.\n2. Heart failure\nSecondary: COPD, gout.\n\n"
+    "Past Medical History: atrial fibrillation, on apixaban, osteoarthritis of both knees\n\n"
     "HOSPITAL COURSE:\nPneumonia of the right lower lobe was treated with ceftriaxone for seven days.",
     date="2150-03-07",
     patient="p1",
@@ -37,6 +38,8 @@ def _make_ward(path: Path) -> Path:
         ("Pneumonia of the right lower lobe", "notes"),
         ("COPD", "notes"),
         ("gout", "notes"),
+        ("atrial fibrillation", "notes"),
+        ("osteoarthritis of both knees", "notes"),
     ]
     return path
 
@@ -52,6 +55,8 @@ def test_summary_has_a_section_with_citations_for_each_problem(tmp_path: Path, r
         "Pneumonia of the right lower lobe",
         "COPD",
         "gout",
+        "atrial fibrillation",
+        "osteoarthritis of both knees",
     ]
     citations = sections[1]["answer"]["citations"]
     assert any("ceftriaxone" in citation["quotation"] for citation in citations)

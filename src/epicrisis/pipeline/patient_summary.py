@@ -31,6 +31,14 @@ QUESTION = (
 _LISTS = (re.compile(r"diagnos[ei]s|problem list|active problems"), re.compile(r"past medical history|\bpmh\b"))
 """Titles of sections that list problems."""
 _LABEL = re.compile(r"(?:primary|secondary|principal|admission|discharge|active|chronic)[^:\n]{0,60}:", re.IGNORECASE)
+_DETAIL = re.compile(
+    r"\s*(?:on|with|without|in|at|by|from|since|well|poorly|currently|complicated|\w*controlled|stage|grade|class|type|ef|"
+    r"right|left|bilateral|chronic|acute|severe|mild|moderate|last|now|post)\b",
+    re.IGNORECASE,
+)
+"""What begins like this belongs to the item before it: `on metformin`."""
+_LIST_COMMAS = 2
+"""A section of one line with so many commas lists problems between them."""
 _MAX_NAME = 80
 """Longer lines are sentences and not the name of a problem."""
 
@@ -108,28 +116,30 @@ def _read_lists(record: Sequence[Passage]) -> Iterator[tuple[str, str]]:
 def _read_items(text: str, titles: re.Pattern[str]) -> Iterator[str]:
     """Yield the problems that the sections with these titles say are or were the patient's own.
 
-    Behind a label (`Secondary: T2DM, OA`) each item between commas counts, otherwise what stands before the first comma
-    (`T2DM, known since 2123`).
+    Behind a label (`Secondary: T2DM, OA`) and in a section of one line with several commas each item between commas
+    counts, otherwise what stands before the first comma (`T2DM, known since 2123`).
     """
     for start, end, title in find_sections(text):
         if not titles.search(str(title).casefold()):
             continue
         section = text[int(start) : int(end)]
         body = section.partition(":")[2] if ":" in section.partition("\n")[0] else section.partition("\n")[2]
-        for line in re.split(r"[\n;]", body):
+        lines = [line for line in re.split(r"[\n;]", body) if line.strip()]
+        for line in lines:
             entry = strip_bullet(line)
             label = _LABEL.match(entry)
-            for item in _split_items(entry[label.end() :]) if label else [entry]:
+            is_list = label or (len(lines) == 1 and entry.count(",") >= _LIST_COMMAS)
+            for item in _split_items(entry[label.end() if label else 0 :]) if is_list else [entry]:
                 assertion = assess_line(item)
                 if assertion.status == "present" and 1 < len(assertion.name) <= _MAX_NAME:
                     yield assertion.name
 
 
 def _split_items(text: str) -> Sequence[str]:
-    """Return the items between commas. What names no problem (`not confirmed`) belongs to the item before it."""
+    """Return the items between commas, each with its details (`not confirmed`)."""
     items: list[str] = []
     for part in text.split(","):
-        if items and not assess_line(part).name:
+        if items and (_DETAIL.match(part) or not assess_line(part).name):
             items[-1] += f", {part}"
         else:
             items.append(part)
