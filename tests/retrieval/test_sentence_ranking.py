@@ -180,6 +180,26 @@ def test_words_and_rank_of_passage_order_sentences_of_notes_without_encoder() ->
     assert ranking.parameters["encoder"] is None
 
 
+@pytest.mark.parametrize(
+    ("question", "first"),
+    [
+        ("What is the current dose of metoprolol?", "Now on metoprolol 50 mg."),
+        ("Is metoprolol still given?", "Now on metoprolol 50 mg."),
+        ("Which dose of metoprolol was given last year?", "The dose of metoprolol is 25 mg."),
+        ("Which dose of metoprolol was the first?", "The dose of metoprolol is 25 mg."),
+    ],
+)
+def test_newest_notes_come_first_for_questions_about_the_present(question: str, first: str) -> None:
+    bare = SentenceRanker(None, find_sentences, analyze_words)
+    notes = {"2021-02-03": "The dose of metoprolol is 25 mg.", "2024-06-12": "Now on metoprolol 50 mg.", None: "Well."}
+    passages = [
+        replace(passage_of(text, document=f"n{date}"), date=date, patient="anna") for date, text in notes.items()
+    ]
+    ranking = bare.rank(question, passages, 2)
+    assert ranking.sentences[0].text == first
+    assert [hit.rank for hit in ranking.hits] == [0, 1]
+
+
 def test_texts_without_encoder_are_as_similar_as_their_words() -> None:
     bare = SentenceRanker(None, find_sentences, analyze_words)
     (row, other) = bare.compare_texts(["aspirin and stroke", "nothing in common"], ["Zinc.", "Aspirin for stroke."])

@@ -13,7 +13,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -50,6 +50,16 @@ MAX_LINE_WORDS = 8
 LINE_PENALTY = 4.0
 """How much lower a line of an article that is no sentence scores (docs/design/reading.md)."""
 
+NOW_POOL = 40
+"""The best sentences of a patient's notes among which newer ones come first for a question about the present."""
+NEWEST = 1.5
+"""How much higher the newest of them scores, others by the square of their date's place (docs/design/reading.md)."""
+
+_NOW = re.compile(
+    r"\b(?:current(?:ly)?|now(?:adays)?|still|today|presently|at (?:present|the moment)|these days|latest|newest|"
+    r"(?:most )?recent(?:ly)?|last(?! (?:year|month|week|day|night|spring|summer|autumn|fall|winter)))\b",
+    re.IGNORECASE,
+)
 _WORD = re.compile(r"\w+")
 _SENTENCE_END = re.compile(r"[.!?…:;][\"'”’»)\]]{0,4}\s*$")
 _SHORT_STATEMENT = re.compile(r"\d|:\s*\w|[.!?]\W*$")
@@ -219,7 +229,11 @@ class SentenceRanker:
             parameters["reranker"] = name
             notes = model.notes(question, best_texts)
         limit = None if listing is None else listing.per_document
-        hits = _select_hits([candidates[index] for index in order], scores[order].tolist(), k, limit)
+        is_about_now = not is_literature and _NOW.search(question) is not None
+        wanted = max(k, NOW_POOL) if is_about_now else k
+        hits = _select_hits([candidates[index] for index in order], scores[order].tolist(), wanted, limit)
+        if is_about_now:
+            hits = _favour_newest(hits)[:k]
         return SentenceRanking(hits, parameters, notes, relevance=relevance)
 
     def judge(self, question: str, passages: Sequence[Passage]) -> float:
@@ -305,6 +319,15 @@ def _select_hits(
             hits.append(SentenceHit(sentence, score, len(hits)))
             counts[document] += 1
     return tuple(hits)
+
+
+def _favour_newest(hits: Sequence[SentenceHit]) -> tuple[SentenceHit, ...]:
+    """Return the sentences of notes with higher scores for newer notes. Notes without a date count as the oldest."""
+    dates = sorted({hit.sentence.passage.date or "" for hit in hits})
+    bonus = {date: NEWEST * (place / len(dates)) ** 2 for place, date in enumerate(dates, 1)}
+    scored = [replace(hit, score=hit.score + bonus[hit.sentence.passage.date or ""]) for hit in hits]
+    scored.sort(key=lambda hit: hit.score, reverse=True)
+    return tuple(replace(hit, rank=rank) for rank, hit in enumerate(scored))
 
 
 def rank_passages(passages: Sequence[Passage]) -> dict[str, int]:
