@@ -227,7 +227,7 @@ def is_withheld(claim: str, prompt: TrialPrompt) -> bool:
         citations=tuple(citations),
         claims=(Claim(claim, numbers),),
     )
-    documents = GivenDocuments((prompt.article,), rank, analyze_words)
+    documents = GivenDocuments((prompt.article,), (prompt.article,), rank, analyze_words, find_sentences)
     checked = asyncio.run(check_answer(answer, "rules", "mark", None, lambda event: None, documents))
     return checked.claims[0].is_doubtful
 

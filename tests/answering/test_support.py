@@ -14,6 +14,7 @@ from epicrisis.answering.claim_support import GivenDocuments, check_answer, deci
 from epicrisis.core.answers import Answer, Citation, Claim, Event, Notice
 from epicrisis.core.protocols import SupportScore, Verifier
 from epicrisis.core.types import AnswerState, Passage, Question, Sentence, SupportCheck, SupportState, UnsupportedPolicy
+from epicrisis.corpus.base.chunking import find_sentences
 from epicrisis.library.engines.word_index import analyze_words
 from tests.support.scorers import TermOverlapVerifier
 from tests.support.strategies import OPEN_QUESTION
@@ -205,7 +206,7 @@ def documents_of(*sentences: str) -> GivenDocuments:
     async def rank(_: str, k: int) -> list[Sentence]:
         return [Sentence(passage, start, end) for start, end in spans][:k]
 
-    return GivenDocuments((passage,), rank, analyze_words)
+    return GivenDocuments((passage,), (passage,), rank, analyze_words, find_sentences)
 
 
 AIM = "We aimed to compare the effect of aspirin with that of placebo on pain."
@@ -287,10 +288,34 @@ def test_only_the_supporting_one_of_two_cited_sentences_stays() -> None:
     assert [(claim.support, claim.citations) for claim in checked.claims] == [("supported", (1,))]
 
 
+def test_copied_claim_cites_the_sentence_that_it_copies_alone() -> None:
+    texts = "The limb salvage rate was 68.6% at 3 years.", "The patency was 60.3% at 3 years."
+    citations = [
+        replace(CITATION, number=number, document_id="t", passage_id="t#0", quotation=text, start=90 * number)
+        for number, text in enumerate(texts, 1)
+    ]
+    answer = answer_of(texts[0], citations=citations)
+    answer = replace(answer, claims=tuple(replace(claim, citations=(1, 2)) for claim in answer.claims))
+    checked = asyncio.run(check_answer(answer, "rules", "withhold", None, print, documents_of(*texts)))
+    assert [(claim.checked_by, claim.citations) for claim in checked.claims] == [("verbatim", (1,))]
+
+
 @pytest.mark.parametrize("claim", ["Yes.", "B", "It is so."])
 def test_claim_without_words_cites_a_result_in_the_words_of_the_question(claim: str) -> None:
-    words = "Stroke was prevented with aspirin.", "Fever was higher in winter.", AIM
+    result = "Aspirin significantly prevented stroke compared with placebo (p = 0.01)."
+    words = result, "Stroke was significantly rarer in winter (p = 0.01).", AIM
     assert [len(choose(claim, text, TRIAL).citations) for text in words] == [1, 0, 0]
+
+
+def test_method_is_refused_by_its_form_and_place_in_an_abstract() -> None:
+    """Most words of the claim are there, and no rule of words calls the sentence a method."""
+    method = "A total of 612 adults randomized to receive aspirin plus or minus placebo, contingent upon sleep."
+    abstract = "Pain is common in adults.", method, TRIAL, "Aspirin may help."
+    answer = choose("Aspirin is placebo plus sleep in adults.", method, *abstract)
+    assert answer.citations == ()
+    result = "Aspirin was significantly better than placebo plus sleep in adults (p = 0.01)."
+    answer = choose("Aspirin is placebo plus sleep in adults.", result, *abstract[:2], result, *abstract[2:])
+    assert [citation.quotation for citation in answer.citations] == [result]
 
 
 def test_cited_result_on_something_else_is_refused() -> None:

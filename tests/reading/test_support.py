@@ -147,6 +147,24 @@ def test_is_copied_needs_complete_words(claim: str, result: bool) -> None:
     assert is_copied(claim, "Aspirin lowered the risk of stroke by 12 %.") is result
 
 
+def test_is_copied_needs_words_that_the_sentence_states_itself() -> None:
+    assert not is_copied(
+        "Aspirin lowers the risk of stroke.", "It is generally assumed that aspirin lowers the risk of stroke."
+    )
+    assert is_copied("Aspirin lowers the risk of stroke.", "In adults, aspirin lowers the risk of stroke.")
+
+
+def test_check_claim_on_no_effect_needs_all_its_words() -> None:
+    sentence = CitedSentence("Communication with terminally ill patients is a main responsibility of physicians.")
+    assert check_claim("Communication with terminally ill patients can be taught.", [sentence]).state == "not-checked"
+
+
+@pytest.mark.parametrize(("verb", "state"), [("reduced", "supported"), ("could reduce", "not-checked")])
+def test_check_claim_with_an_unsure_sentence_shows_nothing(verb: str, state: SupportState) -> None:
+    sentence = CitedSentence(f"Aspirin {verb} pain in adults after surgery.")
+    assert check_claim("In adults aspirin reduced pain after surgery.", [sentence]).state == state
+
+
 def test_check_claim_of_copied_words_is_verbatim() -> None:
     check = check_claim("aspirin than with placebo", [TRIAL])
     assert (check.state, check.is_verbatim) == ("supported", True)

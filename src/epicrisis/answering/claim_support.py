@@ -9,7 +9,7 @@ docs/design/support.md.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from epicrisis.answering.citations import build_citation
@@ -22,6 +22,7 @@ from epicrisis.core.types import Passage, Sentence, SupportCheck, UnsupportedPol
 from epicrisis.reading.articles import find_headings
 from epicrisis.reading.claims import are_opposed, read_claim
 from epicrisis.reading.direction_rules import list_stems
+from epicrisis.reading.roles import ROLES, SHORT_DOCUMENT, STATES_RESULTS, classify_places
 from epicrisis.reading.support import (
     CitedSentence,
     check_claim,
@@ -36,10 +37,12 @@ RULES, VERBATIM = "rules", "verbatim"
 """Values of `Claim.checked_by` without a verifier."""
 CHOICES = 5
 """The best sentences of the documents among which one is chosen for a claim."""
-SAME_SUBJECT = 0.5
-"""Share of a claim's words that a chosen sentence or its title has."""
 SAME_CLAIM = 0.7
-"""Share of a claim's words that a sentence which the model named, or its title, has."""
+"""Share of a claim's words that a sentence which does not by itself support it, or its title, has."""
+RESULT = 0.5
+"""The least probability that a sentence of an abstract is a result or a conclusion."""
+ABSTRACT = range(4, SHORT_DOCUMENT)
+"""The number of sentences of an abstract, whose place tells what they are. Guidelines and textbooks are longer."""
 LONG_WORD = 4
 """Letters of a word that tells what a claim is about."""
 _REFERENCE = re.compile(r"\b(?:doc|document|evidence|finding|part|sentence|source)s? \d{1,3}\b", re.IGNORECASE)
@@ -57,10 +60,29 @@ class GivenDocuments:
     """The documents that a model read, and what finds sentences in them."""
 
     passages: Sequence[Passage]
+    whole: Sequence[Passage]
+    """These passages with the others of their documents, where they are at hand."""
     rank: Callable[[str, int], Awaitable[Sequence[Sentence]]]
     """Return the best sentences of the documents for a claim, at most so many."""
     analyze: Callable[[str], Sequence[str]]
     """Return the stems of the words of a text."""
+    split: Callable[[str], Iterable[tuple[int, int]]]
+    """Return the places of the sentences of a text."""
+
+    def may_be_result(self, citation: Citation) -> bool:
+        """Return whether a sentence may be a result or conclusion, by its words and its place in an abstract.
+
+        In a text that is no abstract any sentence may be one.
+        """
+        starts: set[int] = set()
+        for passage in self.whole:
+            if passage.document_id == citation.document_id:
+                starts.update(passage.start + start for start, _ in self.split(passage.text))
+        if len(starts) not in ABSTRACT:
+            return True
+        place = sum(start < citation.start for start in starts)
+        (row,) = classify_places([(citation.quotation, min(place, len(starts) - 1), len(starts))])
+        return float(sum(row[ROLES.index(role)] for role in STATES_RESULTS)) >= RESULT
 
     def read(self, document_id: str) -> str:
         """Return what was read of a document."""
@@ -128,19 +150,26 @@ class _Check:
         stems = list_stems(claim.text)
         return len(stems & list_stems(f"{citation.quotation} {citation.title}")) >= share * len(stems)
 
+    def is_result(self, citation: Citation) -> bool:
+        """Return whether a cited sentence may state a result: it is no title, aim, method or funding."""
+        (heading,) = find_headings([(citation.quotation, citation.reference.section)])
+        if citation.in_title or not states_result(citation.quotation, heading):
+            return False
+        return self.documents is None or self.documents.may_be_result(citation)
+
     def proves(self, claim: Claim, citation: Citation) -> bool:
         """Return whether a sentence by itself supports a claim, or has most of the claim's words.
 
-        A claim without a long word, such as "It does", says what the question asks: a result in half of the question's
+        A claim without a long word, such as "It does", says what the question asks: a result in most of the question's
         words suffices.
         """
         if not has_words(claim):
             asked = replace(claim, text=self.question)
-            return is_result(citation) and self.shares(asked, citation, SAME_SUBJECT)
+            return self.shares(asked, citation, SAME_CLAIM) and self.is_result(citation)
         return self.check(claim, [citation]).support == "supported" or self.shares(claim, citation, SAME_CLAIM)
 
     async def choose(self, claim: Claim) -> Claim | None:
-        """Return the claim with a result sentence on its subject, or None without such a sentence.
+        """Return the claim with a result sentence that supports it or has most of its words, or None without one.
 
         It is the best-ranked that supports the claim; if none does, the best-ranked.
         """
@@ -150,11 +179,10 @@ class _Check:
         for sentence in await self.documents.rank(claim.text, CHOICES):
             quotation = Quotation(sentence.passage.id, sentence.text, sentence.start, sentence.end, False, True)
             citation = build_citation(max(self.citations, default=0) + 1, quotation, sentence.passage)
-            if not is_result(citation) or not self.shares(claim, citation, SAME_SUBJECT):
-                continue
-            if self.find_objection(claim.text, [citation]):
-                continue
             checked = self.check(claim, [citation])
+            is_about_it = not checked.is_doubtful and self.shares(claim, citation, SAME_CLAIM)
+            if (checked.support == "not-checked" and not is_about_it) or not self.is_result(citation):
+                continue
             if best is None or checked.support == "supported":
                 best = citation, checked
             if checked.support == "supported":
@@ -178,12 +206,6 @@ def has_words(claim: Claim) -> bool:
 
 def _is_same_place(citation: Citation, other: Citation) -> bool:
     return (citation.document_id, citation.start, citation.end) == (other.document_id, other.start, other.end)
-
-
-def is_result(citation: Citation) -> bool:
-    """Return whether a cited sentence may state a result: it is no title, aim, method or funding."""
-    (heading,) = find_headings([(citation.quotation, "")])
-    return not citation.in_title and states_result(citation.quotation, heading)
 
 
 async def check_answer(
@@ -250,7 +272,7 @@ async def _check_claim(claim: Claim, tools: _Check) -> Claim:
     evidence = tools.list_evidence(claim)
     named = [citation for citation in evidence if not citation.chosen_by_program]
     if tools.documents is not None and states_result(claim.text):
-        named = [citation for citation in named if is_result(citation)]
+        named = [citation for citation in named if tools.is_result(citation)]
     checked = tools.check(claim, named) if named else replace(claim, reason=NO_SENTENCE)
     if evidence and checked.support != "supported":
         # A copy of a title or of an aim is what it says.
@@ -260,9 +282,12 @@ async def _check_claim(claim: Claim, tools: _Check) -> Claim:
         proving = [citation for citation in named if tools.proves(claim, citation)]
         # Sentences may support a claim together alone.
         named = proving if proving or checked.support != "supported" else named
+    if checked.checked_by == VERBATIM:
+        copies = [citation for citation in evidence if tools.check(claim, [citation]).checked_by == VERBATIM]
+        named = copies if copies and tools.documents is not None else evidence
     if checked.support != "not-checked" or (named and not checked.is_doubtful):
         # A quotation that stands in no document remains and is shown as not found.
-        refused = {citation.number for citation in evidence if citation not in named and checked.checked_by != VERBATIM}
+        refused = {citation.number for citation in evidence if citation not in named}
         return replace(checked, citations=tuple(number for number in claim.citations if number not in refused))
     chosen = await tools.choose(claim)
     if chosen is not None:

@@ -151,13 +151,14 @@ class AskedQuestion:
         documents = None
         if self.scope.patient is None and self.parts.search is not None:
             unique = tuple({passage.id: passage for passage in passages.values()}.values())
-            hits = tuple(Hit(passage, 0.0, rank) for rank, passage in enumerate(unique))
+            given = Ranking(tuple(Hit(passage, 0.0, rank) for rank, passage in enumerate(unique)), "given")
+            whole = given if context.read_whole is None else await context.read_whole(given)
 
             async def rank(claim: str, k: int) -> Sequence[Sentence]:
                 question = replace(answer.question, text=claim)
-                return (await context.select_sentences(question, k, Ranking(hits, "given"))).sentences
+                return (await context.select_sentences(question, k, given)).sentences
 
-            documents = GivenDocuments(unique, rank, analyze_words)
+            documents = GivenDocuments(unique, whole.passages, rank, analyze_words, context.split_sentences)
         return await check_answer(answer, settings.check, settings.unsupported, verifier, context.emit, documents)
 
 

@@ -56,6 +56,8 @@ def spell_out(text: str, names: Mapping[str, str]) -> str:
 
 SAME_WORDS = 0.7
 """Share of a claim's words in one sentence from which the sentence says the same, if nothing differs that matters."""
+ALL_WORDS = 0.9
+"""The same for a claim on no effect, of which each word may be what it says: "can be taught"."""
 MIN_WORDS, MIN_EFFECT_WORDS = 4, 3
 """Words of a claim that the rule of the same words needs, and of one whose outcome and intervention are known."""
 MIN_VERBATIM_WORDS = 3
@@ -85,6 +87,13 @@ _TURNING = re.compile(
     re.IGNORECASE,
 )
 """Words that turn what a sentence says: a claim has them if its sentence has them."""
+_UNSURE = re.compile(
+    r"\b(?:could|may|might|whether|assumed|hypothes\w+|unclear|unknown|uncertain|no (?:research|study|studies))\b",
+    re.IGNORECASE,
+)
+"""Words of a sentence that states no result: a claim that has none is not shown by it."""
+_INTRODUCES = re.compile(r"\b(?:that|whether|if|could|may|might|not|no|to)\W*$")
+"""What stands before copied words that the sentence does not itself state: `it is assumed that`."""
 _WITHOUT = re.compile(
     r"\b(?:lack\w*|deficien\w*|deplet\w*|absen\w*|loss|without|knock\w*|inhibit\w*|remov\w*|withdraw\w*|"
     r"discontinu\w*|stopp\w*|block\w*|silenc\w*|non-?us\w*|avoid\w*)\b",
@@ -179,7 +188,8 @@ def check_claim(claim: str, sentences: Sequence[CitedSentence]) -> ClaimCheck:
 
 
 def _check_sentence(claim: str, effect: EffectClaim | None, sentence: CitedSentence) -> ClaimCheck:
-    if states_aim(sentence.text) or count_opposites(list_opposites(claim), sentence.text):
+    is_unsure = _UNSURE.search(sentence.text) is not None and _UNSURE.search(claim) is None
+    if is_unsure or states_aim(sentence.text) or count_opposites(list_opposites(claim), sentence.text):
         return NOT_CHECKED
     reading = None if effect is None else _read_sentence(effect, sentence)
     if effect is not None and reading is not None:
@@ -257,7 +267,8 @@ def compare_words(claim: str, effect: EffectClaim | None, clause: str) -> ClaimC
     stems = {_stem(word) for word in _list_words(clause)}
     missing = [word for word in words if _stem(word) not in stems]
     fewest = MIN_WORDS if effect is None else MIN_EFFECT_WORDS
-    if len(words) < fewest or len(words) - len(missing) < SAME_WORDS * len(words):
+    share = ALL_WORDS if effect is None else SAME_WORDS
+    if len(words) < fewest or len(words) - len(missing) < share * len(words):
         return NOT_CHECKED
     if any(_DIGITS.search(word) for word in missing) or (_WITHOUT.search(claim) is None) != (
         _WITHOUT.search(clause) is None
@@ -301,8 +312,10 @@ def is_copied(claim: str, sentences: str) -> bool:
         return False
     start = text.find(words)
     while start >= 0:
-        before, after = text[:start][-1:], text[start + len(words) :][:2]
-        if not before.isalnum() and not after[:1].isalnum() and not (after[:1] in (".", ",") and after[1:].isdigit()):
+        before, after = text[:start], text[start + len(words) :][:2]
+        is_whole = not before[-1:].isalnum() and not after[:1].isalnum()
+        is_whole = is_whole and not (after[:1] in (".", ",") and after[1:].isdigit())
+        if is_whole and _INTRODUCES.search(before) is None:
             return True
         start = text.find(words, start + 1)
     return False
