@@ -249,7 +249,9 @@ def test_cited_aim_is_replaced_by_the_best_result_on_the_subject(named: str) -> 
 
 
 def test_cited_result_that_cannot_be_checked_is_kept() -> None:
-    answer = choose("Aspirin helps adults sleep.", "Aspirin improved sleep in adults.", TRIAL)
+    answer = choose(
+        "Aspirin helps adults sleep after surgery.", "Aspirin improved sleep in adults after surgery.", TRIAL
+    )
     assert [(citation.number, citation.chosen_by_program) for citation in answer.citations] == [(1, False)]
 
 
@@ -301,10 +303,10 @@ def test_copied_claim_cites_the_sentence_that_it_copies_alone() -> None:
 
 
 @pytest.mark.parametrize("claim", ["Yes.", "B", "It is so."])
-def test_claim_without_words_cites_a_result_in_the_words_of_the_question(claim: str) -> None:
+def test_claim_without_words_cites_nothing(claim: str) -> None:
+    """The words of the question say neither yes nor no."""
     result = "Aspirin significantly prevented stroke compared with placebo (p = 0.01)."
-    words = result, "Stroke was significantly rarer in winter (p = 0.01).", AIM
-    assert [len(choose(claim, text, TRIAL).citations) for text in words] == [1, 0, 0]
+    assert choose(claim, result, TRIAL).citations == ()
 
 
 def test_method_is_refused_by_its_form_and_place_in_an_abstract() -> None:
@@ -344,14 +346,14 @@ def test_claim_on_a_drug_that_no_document_names_is_withheld() -> None:
 
 
 def test_claim_with_a_number_of_another_sentence_cites_that_one() -> None:
-    other = "Pain fell by 12 % with aspirin."
-    answer = choose("Aspirin lowered pain by 12 %.", TRIAL, TRIAL, other)
+    other = "Pain after surgery fell by 12 % in adults with aspirin."
+    answer = choose("Aspirin lowered pain by 12 % in adults after surgery.", TRIAL, TRIAL, other)
     assert [citation.quotation for citation in answer.citations] == [other]
 
 
 def test_claim_about_a_method_may_cite_a_method() -> None:
     method = "Adults were randomised to aspirin or placebo."
-    answer = choose("Adults with pain were randomised to aspirin.", method, TRIAL)
+    answer = choose("Adults were randomised to placebo.", method, TRIAL)
     assert [citation.quotation for citation in answer.citations] == [method]
 
 

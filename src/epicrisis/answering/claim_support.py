@@ -37,7 +37,9 @@ RULES, VERBATIM = "rules", "verbatim"
 """Values of `Claim.checked_by` without a verifier."""
 CHOICES = 5
 """The best sentences of the documents among which one is chosen for a claim."""
-SAME_CLAIM = 0.7
+SAME_SUBJECT = 0.5
+"""Share of a claim's words below which no other sentence is read for it."""
+SAME_CLAIM = 0.8
 """Share of a claim's words that a sentence which does not by itself support it, or its title, has."""
 RESULT = 0.5
 """The least probability that a sentence of an abstract is a result or a conclusion."""
@@ -94,7 +96,6 @@ class _Check:
     """The citations and claims of an answer while they are checked."""
 
     citations: dict[int, Citation]
-    question: str
     context: str
     """The question and what was computed. They may supply a claim's numbers."""
     documents: GivenDocuments | None
@@ -160,13 +161,10 @@ class _Check:
     def proves(self, claim: Claim, citation: Citation) -> bool:
         """Return whether a sentence by itself supports a claim, or has most of the claim's words.
 
-        A claim without a long word, such as "It does", says what the question asks: a result in most of the question's
-        words suffices.
+        A claim without a long word, such as "It does", says something of no sentence.
         """
-        if not has_words(claim):
-            asked = replace(claim, text=self.question)
-            return self.shares(asked, citation, SAME_CLAIM) and self.is_result(citation)
-        return self.check(claim, [citation]).support == "supported" or self.shares(claim, citation, SAME_CLAIM)
+        is_supported = self.check(claim, [citation]).support == "supported"
+        return is_supported or (has_words(claim) and self.shares(claim, citation, SAME_CLAIM))
 
     async def choose(self, claim: Claim) -> Claim | None:
         """Return the claim with a result sentence that supports it or has most of its words, or None without one.
@@ -179,6 +177,8 @@ class _Check:
         for sentence in await self.documents.rank(claim.text, CHOICES):
             quotation = Quotation(sentence.passage.id, sentence.text, sentence.start, sentence.end, False, True)
             citation = build_citation(max(self.citations, default=0) + 1, quotation, sentence.passage)
+            if not self.shares(claim, citation, SAME_SUBJECT):
+                continue
             checked = self.check(claim, [citation])
             is_about_it = not checked.is_doubtful and self.shares(claim, citation, SAME_CLAIM)
             if (checked.support == "not-checked" and not is_about_it) or not self.is_result(citation):
@@ -237,8 +237,7 @@ async def _check_claims(
 ) -> Answer:
     citations = {citation.number: citation for citation in answer.citations}
     computed = answer.computed.describe() if answer.computed is not None else ()
-    question = answer.question.text
-    tools = _Check(citations, question, "\n".join((question, *computed)), documents)
+    tools = _Check(citations, "\n".join((answer.question.text, *computed)), documents)
     claims = [await _check_claim(claim, tools) for claim in answer.claims]
     claims = _find_opposites(claims)
     if verifier is not None:
