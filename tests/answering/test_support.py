@@ -309,6 +309,19 @@ def test_claim_without_words_cites_nothing(claim: str) -> None:
     assert choose(claim, result, TRIAL).citations == ()
 
 
+def test_nearest_result_is_named_where_no_claim_cites_one() -> None:
+    events: list[Event] = []
+    documents = documents_of(AIM, "Stroke was rarer with aspirin than with placebo (p = 0.01).")
+    for claim in ("Yes.", "Stroke was rarer with aspirin than with placebo."):
+        asyncio.run(check_answer(answer_of(claim, citations=[]), "rules", "withhold", None, events.append, documents))
+    (notice,) = events
+    assert isinstance(notice, Notice)
+    assert notice.message == (
+        "no claim cites a sentence; the nearest result that was read: “Stroke was rarer with aspirin than with placebo "
+        "(p = 0.01).” (Aspirin trial)"
+    )
+
+
 def test_method_is_refused_by_its_form_and_place_in_an_abstract() -> None:
     """Most words of the claim are there, and no rule of words calls the sentence a method."""
     method = "A total of 612 adults randomized to receive aspirin plus or minus placebo, contingent upon sleep."

@@ -175,8 +175,7 @@ class _Check:
             return None
         best: tuple[Citation, Claim] | None = None
         for sentence in await self.documents.rank(claim.text, CHOICES):
-            quotation = Quotation(sentence.passage.id, sentence.text, sentence.start, sentence.end, False, True)
-            citation = build_citation(max(self.citations, default=0) + 1, quotation, sentence.passage)
+            citation = _cite_sentence(max(self.citations, default=0) + 1, sentence)
             if not self.shares(claim, citation, SAME_SUBJECT):
                 continue
             checked = self.check(claim, [citation])
@@ -225,7 +224,31 @@ async def check_answer(
     if check == "off" or answer.state != "answered" or not answer.claims or chose_unanswerable(answer):
         return answer
     with span("verify", {"epicrisis.claims": len(answer.claims)}):
-        return await _check_claims(answer, unsupported, verifier, emit, documents)
+        checked = await _check_claims(answer, unsupported, verifier, emit, documents)
+        if documents is not None and checked.state == "answered" and not checked.citations:
+            await _name_nearest(checked, documents, emit)
+    return checked
+
+
+async def _name_nearest(answer: Answer, documents: GivenDocuments, emit: Callable[[Event], None]) -> None:
+    """Name the best result sentence on the question that was read, since no claim cites one."""
+    tools = _Check({}, "", documents)
+    for sentence in await documents.rank(answer.question.text, CHOICES):
+        citation = _cite_sentence(1, sentence)
+        if tools.is_result(citation):
+            place = f" ({citation.title})" if citation.title else ""
+            emit(
+                Notice(
+                    "support", f"no claim cites a sentence; the nearest result that was read: “{sentence.text}”{place}"
+                )
+            )
+            return
+
+
+def _cite_sentence(number: int, sentence: Sentence) -> Citation:
+    """Return the citation of a sentence that the program chose."""
+    quotation = Quotation(sentence.passage.id, sentence.text, sentence.start, sentence.end, False, True)
+    return build_citation(number, quotation, sentence.passage)
 
 
 async def _check_claims(
