@@ -302,11 +302,14 @@ def test_copied_claim_cites_the_sentence_that_it_copies_alone() -> None:
     assert [(claim.checked_by, claim.citations) for claim in checked.claims] == [("verbatim", (1,))]
 
 
-@pytest.mark.parametrize("claim", ["Yes.", "B", "It is so."])
-def test_claim_without_words_cites_nothing(claim: str) -> None:
-    """The words of the question say neither yes nor no."""
+@pytest.mark.parametrize(
+    ("claim", "count"), [("It does.", 1), ("It is so.", 1), ("Yes.", 0), ("B", 0), ("A. yes", 0), ("(c) no", 0)]
+)
+def test_claim_without_words_cites_a_result_in_the_words_of_the_question(claim: str, count: int) -> None:
+    """The words of a question say neither yes nor no, so a bare option cites nothing."""
     result = "Aspirin significantly prevented stroke compared with placebo (p = 0.01)."
-    assert choose(claim, result, TRIAL).citations == ()
+    words = result, "Fever was higher in winter.", AIM
+    assert [len(choose(claim, text, TRIAL).citations) for text in words] == [count, 0, 0]
 
 
 def test_nearest_result_is_named_where_no_claim_cites_one() -> None:

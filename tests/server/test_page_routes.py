@@ -70,7 +70,7 @@ def test_every_page_forbids_what_is_inline_and_is_kept_by_no_cache(app: FastAPI)
 def test_answer_without_javascript_has_address_that_opens_it_again(app: FastAPI) -> None:
     async def run() -> tuple[str, Page, Page]:
         async with connect(app) as client:
-            address = await ask(client, TEXT, strategy="brief-context", options="yes, no")
+            address = await ask(client, TEXT, strategy="brief-context")
             return address, await open_page(client, address), await open_page(client, address)
 
     address, first, again = asyncio.run(run())

@@ -38,7 +38,7 @@ RULES, VERBATIM = "rules", "verbatim"
 CHOICES = 5
 """The best sentences of the documents among which one is chosen for a claim."""
 SAME_SUBJECT = 0.5
-"""Share of a claim's words below which no other sentence is read for it."""
+"""Share of a claim's words below which no other sentence is read for it, and of the question's for "It does"."""
 SAME_CLAIM = 0.8
 """Share of a claim's words that a sentence which does not by itself support it, or its title, has."""
 RESULT = 0.5
@@ -53,6 +53,8 @@ _EXCLUDES = re.compile(
     r"\b(?:not|except|least|avoid|contraindicated|other than|instead of|unlike)\b|n't\b", re.IGNORECASE
 )
 """Words of a question whose right option may stand in no source."""
+_OPTION = re.compile(r"\W*(?:[A-Z]\W+|[A-Z])?(?:yes|no|maybe)?\W*", re.IGNORECASE)
+"""A claim that only repeats an option: `B`, `A. yes`, `No.`"""
 NO_SENTENCE = "it cites no sentence that stands in a document"
 NO_RESULT = "no sentence of the documents states this as a result"
 
@@ -96,6 +98,7 @@ class _Check:
     """The citations and claims of an answer while they are checked."""
 
     citations: dict[int, Citation]
+    question: str
     context: str
     """The question and what was computed. They may supply a claim's numbers."""
     documents: GivenDocuments | None
@@ -161,10 +164,14 @@ class _Check:
     def proves(self, claim: Claim, citation: Citation) -> bool:
         """Return whether a sentence by itself supports a claim, or has most of the claim's words.
 
-        A claim without a long word, such as "It does", says something of no sentence.
+        A claim without a long word, such as "It does", says what the question asks: a result in half of the question's
+        words suffices. A bare option says nothing that a sentence could show.
         """
-        is_supported = self.check(claim, [citation]).support == "supported"
-        return is_supported or (has_words(claim) and self.shares(claim, citation, SAME_CLAIM))
+        if _OPTION.fullmatch(claim.text):
+            return False
+        if not has_words(claim):
+            return self.shares(replace(claim, text=self.question), citation, SAME_SUBJECT) and self.is_result(citation)
+        return self.check(claim, [citation]).support == "supported" or self.shares(claim, citation, SAME_CLAIM)
 
     async def choose(self, claim: Claim) -> Claim | None:
         """Return the claim with a result sentence that supports it or has most of its words, or None without one.
@@ -232,7 +239,7 @@ async def check_answer(
 
 async def _name_nearest(answer: Answer, documents: GivenDocuments, emit: Callable[[Event], None]) -> None:
     """Name the best result sentence on the question that was read, since no claim cites one."""
-    tools = _Check({}, "", documents)
+    tools = _Check({}, "", "", documents)
     for sentence in await documents.rank(answer.question.text, CHOICES):
         citation = _cite_sentence(1, sentence)
         if tools.is_result(citation):
@@ -260,7 +267,8 @@ async def _check_claims(
 ) -> Answer:
     citations = {citation.number: citation for citation in answer.citations}
     computed = answer.computed.describe() if answer.computed is not None else ()
-    tools = _Check(citations, "\n".join((answer.question.text, *computed)), documents)
+    question = answer.question.text
+    tools = _Check(citations, question, "\n".join((question, *computed)), documents)
     claims = [await _check_claim(claim, tools) for claim in answer.claims]
     claims = _find_opposites(claims)
     if verifier is not None:
