@@ -55,12 +55,10 @@ def quoting_model(seed: int = 0) -> ScriptedModel:
             sentences = [sentence for sentence in _SENTENCE.findall(text) if states_result(sentence)]
             if sentences and dice.random() < 0.6:
                 quotes.append({"doc": number, "quote": dice.choice(sentences)})
-        values = {"found": True, "quotes": quotes[:3] or [{"doc": 1, "quote": "no words of it"}]}
-        return json.dumps(
-            fill(
-                request.schema or {}, values, "Low-dose aspirin lowered the risk of preterm pre-eclampsia.", dice.choice
-            )
-        )
+        quotes = quotes[:3] or [{"doc": 1, "quote": "no words of it"}]
+        values = {"found": True, "quotes": quotes}
+        # A claim in other words than its sentences would cite none of them.
+        return json.dumps(fill(request.schema or {}, values, " ".join(quote["quote"] for quote in quotes), dice.choice))
 
     return ScriptedModel(script)
 
