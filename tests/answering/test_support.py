@@ -312,6 +312,18 @@ def test_claim_without_words_cites_a_result_in_the_words_of_the_question(claim: 
     assert [len(choose(claim, text, TRIAL).citations) for text in words] == [count, 0, 0]
 
 
+def test_claim_cites_a_result_with_its_direction_and_half_of_its_outcome() -> None:
+    result = (
+        "Pre-eclampsia was seen in 1.6 % of the aspirin group and 4.3 % of the placebo group, an odds ratio of 0.38."
+    )
+    for claim, count in (
+        ("Aspirin lowered the risk of preterm pre-eclampsia.", 1),
+        ("Aspirin lowered preterm death.", 0),
+    ):
+        answer = choose(claim, result, AIM, result)
+        assert [(len(answer.citations), one.support) for one in answer.claims] == [(count, "not-checked")]
+
+
 def test_nearest_result_is_named_where_no_claim_cites_one() -> None:
     events: list[Event] = []
     documents = documents_of(AIM, "Stroke was rarer with aspirin than with placebo (p = 0.01).")

@@ -29,6 +29,7 @@ from epicrisis.reading.support import (
     find_missing_drugs,
     find_missing_numbers,
     find_missing_subject,
+    shares_direction,
     states_result,
 )
 from epicrisis.system.telemetry import span
@@ -162,7 +163,7 @@ class _Check:
         return self.documents is None or self.documents.may_be_result(citation)
 
     def proves(self, claim: Claim, citation: Citation) -> bool:
-        """Return whether a sentence by itself supports a claim, or has most of the claim's words.
+        """Return whether a sentence by itself supports a claim, or nearly says the same.
 
         A claim without a long word, such as "It does", says what the question asks: a result in half of the question's
         words suffices. A bare option says nothing that a sentence could show.
@@ -171,7 +172,14 @@ class _Check:
             return False
         if not has_words(claim):
             return self.shares(replace(claim, text=self.question), citation, SAME_SUBJECT) and self.is_result(citation)
-        return self.check(claim, [citation]).support == "supported" or self.shares(claim, citation, SAME_CLAIM)
+        checked = self.check(claim, [citation])
+        return checked.support == "supported" or (not checked.is_doubtful and self.says_nearly(claim, citation))
+
+    def says_nearly(self, claim: Claim, citation: Citation) -> bool:
+        """Return whether a sentence has most of a claim's words, or its direction for half of its outcome's words."""
+        if self.shares(claim, citation, SAME_CLAIM):
+            return True
+        return shares_direction(claim.text, CitedSentence(citation.quotation, citation.title, self._read(citation)))
 
     async def choose(self, claim: Claim) -> Claim | None:
         """Return the claim with a result sentence that supports it or has most of its words, or None without one.
@@ -186,7 +194,7 @@ class _Check:
             if not self.shares(claim, citation, SAME_SUBJECT):
                 continue
             checked = self.check(claim, [citation])
-            is_about_it = not checked.is_doubtful and self.shares(claim, citation, SAME_CLAIM)
+            is_about_it = not checked.is_doubtful and self.says_nearly(claim, citation)
             if (checked.support == "not-checked" and not is_about_it) or not self.is_result(citation):
                 continue
             if best is None or checked.support == "supported":

@@ -65,6 +65,8 @@ MIN_PROBABILITY = 0.95
 """Of the direction of a sentence."""
 MAX_DOUBT = 0.8
 """Of a direction that is not the rules', with the sides in either order."""
+SAME_OUTCOME = 0.5
+"""Share of the words of a claim's outcome in a sentence that may be cited for its direction alone."""
 MIN_OUTCOME, MIN_INTERVENTION = 0.75, 0.25
 """Shares of the words of a claim's outcome and intervention that its sentence has. The title may name the latter."""
 _WORD = re.compile(r"[^\W_]+")
@@ -204,12 +206,22 @@ def _check_sentence(claim: str, effect: EffectClaim | None, sentence: CitedSente
     return next((check for check in checks if check.state != "not-checked"), NOT_CHECKED)
 
 
-def _read_sentence(claim: EffectClaim, sentence: CitedSentence) -> EffectReading | None:
+def shares_direction(claim: str, sentence: CitedSentence) -> bool:
+    """Return whether a sentence with half of the words of a claim's outcome surely has the claim's direction."""
+    names = find_abbreviations(f"{sentence.title}\n{sentence.document}\n{sentence.text}\n{claim}")
+    effect = read_claim(spell_out(claim, names))
+    if effect is None or states_aim(sentence.text) or _UNSURE.search(sentence.text):
+        return False
+    reading = _read_sentence(effect, replace(sentence, text=spell_out(sentence.text, names)), SAME_OUTCOME)
+    return reading is not None and reading.direction == effect.direction
+
+
+def _read_sentence(claim: EffectClaim, sentence: CitedSentence, least: float = MIN_OUTCOME) -> EffectReading | None:
     """Return the direction of the claim's outcome in a sentence, if it names both sides of the claim and is sure."""
     comparison, names = claim.comparison, list_stems(sentence.text)
     titled = names | list_stems(sentence.title)
     intervention = list_stems(comparison.intervention)
-    if _cover(list_stems(comparison.outcome), names) < MIN_OUTCOME or _cover(intervention, titled) < MIN_INTERVENTION:
+    if _cover(list_stems(comparison.outcome), names) < least or _cover(intervention, titled) < MIN_INTERVENTION:
         return None
     if (_WITHOUT.search(comparison.intervention) is None) != (_WITHOUT.search(sentence.text) is None):
         return None
