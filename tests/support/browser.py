@@ -79,19 +79,22 @@ def claiming_model() -> WritingModel:
 def arguing_model() -> ScriptedModel:
     """Return a model whose parts disagree: yes, a failure, no, nothing."""
     calls = 0
+    copied: list[str] = []
 
     def script(request: ChatRequest) -> str:
         nonlocal calls
         documents = unfence(request.messages[-1].content)
         if stage_of(request) != "map":
             values = {"found": True, "sources": [1, 2], "choice": "A"}
-            return json.dumps(fill(request.schema or {}, values, "Aspirin lowers the risk in women at high risk."))
+            # A claim in other words than its sentences would cite none of them.
+            return json.dumps(fill(request.schema or {}, values, copied[0]))
         calls += 1
         if calls % 4 == 2:
             raise EndpointUnreachable("the model does not reply: start it again")
         if calls % 4 == 0:
             return json.dumps({"result": {"found": False}})
         quote = " ".join(documents[0].splitlines()[-1].split()[:20])
+        copied.append(quote)
         values = {
             "found": True,
             "quotes": [{"doc": 1, "quote": quote}],
