@@ -167,7 +167,7 @@ def test_no_page_violates_accessibility_or_overflows(tmp_path: Path, axe: str, w
 
 
 def test_hostile_text_loads_nothing_and_runs_nothing(tmp_path: Path) -> None:
-    app = create_app(open_resources(open_library(tmp_path / "lib", evil_model(), DOCUMENTS, partition=1, check="off")))
+    app = create_app(open_resources(open_library(tmp_path / "lib", evil_model(), DOCUMENTS, partition=1)))
 
     async def steps(visit: Visit) -> None:
         page = await visit.open()

@@ -54,9 +54,7 @@ def test_every_number_of_an_answer_opens_its_sentence(
     texts = texts_by_id(documents)
     paths = {item.document.id: Path(item.origin.path) for item in items if isinstance(item, FileDocument)}
     resources = open_resources(
-        open_library(
-            tmp_path / "lib", quoting_model(), items, k=6, partition=2, unverified="keep", citing=citing, check="off"
-        )
+        open_library(tmp_path / "lib", quoting_model(), items, k=6, partition=2, unverified="keep", citing=citing)
     )
     app = create_app(resources, ServerOptions(folder=tmp_path / "server"))
     store = AnswerStore(tmp_path / "server" / "answers")

@@ -78,7 +78,7 @@ def test_answer_without_javascript_has_address_that_opens_it_again(app: FastAPI)
     assert "aspirin" not in address
     assert first.one("article", "answer").attributes["data-question"] == TEXT
     headings = [element.text for element in first.all("h2")]
-    assert headings.index("Answer") < headings.index("Evidence map")
+    assert headings.index("Answer") < headings.index("Studies") < headings.index("Evidence map")
     assert len(first.all("svg", "strip")) == 1
 
 

@@ -22,17 +22,23 @@ EVIL = (
     "[link](https://evil.example) https://evil.example/plain </textarea></title><hx-partial hx-target='#asked'>x"
     "</hx-partial> <b hx-on:click='alert(3)'>\u202e\u200b {{ 7 * 7 }} \x07"
 )
-SENTENCE = f"Aspirin lowered the risk of stroke {EVIL} in the trial"
+SENTENCE = f"Aspirin significantly lowered the risk of stroke in adults {EVIL} in the trial"
 DOCUMENTS = [
-    Document("d1", f"{SENTENCE}. It was given daily.", title=f"Title {EVIL}", source=f"Source {EVIL}", date="2015"),
+    Document(
+        "d1",
+        f"Stroke is common. Adults were given aspirin or placebo. {SENTENCE}.",
+        title=f"Title {EVIL}",
+        source=f"Source {EVIL}",
+        date="2015",
+    ),
     Document("d<script>2", "Aspirin for stroke was compared with placebo.", title="Other", source="S", date="2016"),
 ]
 
 
 def evil_model() -> ScriptedModel:
     def script(request: ChatRequest) -> str:
-        values = {"found": True, "quotes": [{"doc": 1, "quote": "Aspirin lowered the risk of stroke"}]}
-        return json.dumps(fill(request.schema or {}, values, f"Claim {EVIL}"))
+        values = {"found": True, "quotes": [{"doc": 1, "quote": SENTENCE}]}
+        return json.dumps(fill(request.schema or {}, values, f"Claim: {SENTENCE}"))
 
     return ScriptedModel(script)
 

@@ -19,9 +19,11 @@ from epicrisis.core.types import Document
 from epicrisis.reading.support import states_result
 from epicrisis.testing.chat import ScriptedModel
 from tests.support.replies import fill
+from tests.support.strategies import stage_of
 
 DEMO = Path(__file__).parents[2] / "demo" / "documents.jsonl"
 _SENTENCE = re.compile(r"[A-Z][^.]{30,400}\.(?= |$)")
+_NUMBERED = re.compile(r"(?m)^\[s(\d+)\] (.+)$")
 VOID = frozenset({"meta", "link", "br", "input", "img", "hr"})
 
 
@@ -44,7 +46,11 @@ def demo_documents() -> list[Document]:
 
 
 def quoting_model(seed: int = 0) -> ScriptedModel:
-    """Return a model that quotes one to three sentences of the documents it reads, chosen by the prompt."""
+    """Return a model that quotes one to three sentences of the documents it reads, or names a number, by the prompt.
+
+    Its claim says what it quotes, or what the prompt repeats of it: a claim in other words would cite nothing.
+    """
+    quoted: dict[str, None] = {}
 
     def script(request: ChatRequest) -> str:
         prompt = request.messages[-1].content
@@ -56,9 +62,21 @@ def quoting_model(seed: int = 0) -> ScriptedModel:
             if sentences and dice.random() < 0.6:
                 quotes.append({"doc": number, "quote": dice.choice(sentences)})
         quotes = quotes[:3] or [{"doc": 1, "quote": "no words of it"}]
-        values = {"found": True, "quotes": quotes}
-        # A claim in other words than its sentences would cite none of them.
-        return json.dumps(fill(request.schema or {}, values, " ".join(quote["quote"] for quote in quotes), dice.choice))
+        claim = " ".join(quote["quote"] for quote in quotes)
+        if stage_of(request) == "reduce":
+            claim = next((quote for quote in quoted if quote in prompt), claim)
+        quoted.update(dict.fromkeys(quote["quote"] for quote in quotes))
+        values: dict[str, Any] = {"found": True, "quotes": quotes}
+        if numbered := _NUMBERED.findall(prompt):
+            chosen = sorted(dice.sample(numbered, min(3, len(numbered))), key=lambda pair: int(pair[0]))
+            short = [
+                pair
+                for place, pair in enumerate(chosen)
+                if len(" ".join(text for _, text in chosen[: place + 1])) < 240
+            ]
+            claim = " ".join(text for _, text in short or chosen[:1])
+            values["sentences"] = [int(number) for number, _ in short or chosen[:1]]
+        return json.dumps(fill(request.schema or {}, values, claim, dice.choice))
 
     return ScriptedModel(script)
 

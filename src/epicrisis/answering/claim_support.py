@@ -54,7 +54,7 @@ _EXCLUDES = re.compile(
     r"\b(?:not|except|least|avoid|contraindicated|other than|instead of|unlike)\b|n't\b", re.IGNORECASE
 )
 """Words of a question whose right option may stand in no source."""
-_OPTION = re.compile(r"\W*(?:[A-Z]\W+|[A-Z])?(?:yes|no|maybe)?\W*", re.IGNORECASE)
+_OPTION = re.compile(r"\W*+(?:[A-Z]\b\W*+)?(?:yes|no|maybe)?\W*+", re.IGNORECASE)
 """A claim that only repeats an option: `B`, `A. yes`, `No.`"""
 NO_SENTENCE = "it cites no sentence that stands in a document"
 NO_RESULT = "no sentence of the documents states this as a result"
@@ -66,7 +66,7 @@ class GivenDocuments:
 
     passages: Sequence[Passage]
     whole: Sequence[Passage]
-    """These passages with the others of their documents, where they are at hand."""
+    """Their documents, each as one passage of all that is at hand of it."""
     rank: Callable[[str, int], Awaitable[Sequence[Sentence]]]
     """Return the best sentences of the documents for a claim, at most so many."""
     analyze: Callable[[str], Sequence[str]]
@@ -79,10 +79,8 @@ class GivenDocuments:
 
         In a text that is no abstract any sentence may be one.
         """
-        starts: set[int] = set()
-        for passage in self.whole:
-            if passage.document_id == citation.document_id:
-                starts.update(passage.start + start for start, _ in self.split(passage.text))
+        texts = [passage for passage in self.whole if passage.document_id == citation.document_id]
+        starts = [passage.start + start for passage in texts for start, _ in self.split(passage.text)]
         if len(starts) not in ABSTRACT:
             return True
         place = sum(start < citation.start for start in starts)
@@ -155,13 +153,6 @@ class _Check:
         stems = list_stems(claim.text)
         return len(stems & list_stems(f"{citation.quotation} {citation.title}")) >= share * len(stems)
 
-    def is_result(self, citation: Citation) -> bool:
-        """Return whether a cited sentence may state a result: it is no title, aim, method or funding."""
-        (heading,) = find_headings([(citation.quotation, citation.reference.section)])
-        if citation.in_title or not states_result(citation.quotation, heading):
-            return False
-        return self.documents is None or self.documents.may_be_result(citation)
-
     def proves(self, claim: Claim, citation: Citation) -> bool:
         """Return whether a sentence by itself supports a claim, or nearly says the same.
 
@@ -171,7 +162,9 @@ class _Check:
         if _OPTION.fullmatch(claim.text):
             return False
         if not has_words(claim):
-            return self.shares(replace(claim, text=self.question), citation, SAME_SUBJECT) and self.is_result(citation)
+            return self.shares(replace(claim, text=self.question), citation, SAME_SUBJECT) and is_result(
+                citation, self.documents
+            )
         checked = self.check(claim, [citation])
         return checked.support == "supported" or (not checked.is_doubtful and self.says_nearly(claim, citation))
 
@@ -195,7 +188,7 @@ class _Check:
                 continue
             checked = self.check(claim, [citation])
             is_about_it = not checked.is_doubtful and self.says_nearly(claim, citation)
-            if (checked.support == "not-checked" and not is_about_it) or not self.is_result(citation):
+            if (checked.support == "not-checked" and not is_about_it) or not is_result(citation, self.documents):
                 continue
             if best is None or checked.support == "supported":
                 best = citation, checked
@@ -220,6 +213,14 @@ def has_words(claim: Claim) -> bool:
 
 def _is_same_place(citation: Citation, other: Citation) -> bool:
     return (citation.document_id, citation.start, citation.end) == (other.document_id, other.start, other.end)
+
+
+def is_result(citation: Citation, documents: GivenDocuments | None) -> bool:
+    """Return whether a cited sentence may state a result: it is no title, aim, method or funding."""
+    (heading,) = find_headings([(citation.quotation, citation.reference.section)])
+    if citation.in_title or not states_result(citation.quotation, heading):
+        return False
+    return documents is None or documents.may_be_result(citation)
 
 
 async def check_answer(
@@ -247,16 +248,11 @@ async def check_answer(
 
 async def _name_nearest(answer: Answer, documents: GivenDocuments, emit: Callable[[Event], None]) -> None:
     """Name the best result sentence on the question that was read, since no claim cites one."""
-    tools = _Check({}, "", "", documents)
     for sentence in await documents.rank(answer.question.text, CHOICES):
-        citation = _cite_sentence(1, sentence)
-        if tools.is_result(citation):
-            place = f" ({citation.title})" if citation.title else ""
-            emit(
-                Notice(
-                    "support", f"no claim cites a sentence; the nearest result that was read: “{sentence.text}”{place}"
-                )
-            )
+        if is_result(_cite_sentence(1, sentence), documents):
+            title = f" ({sentence.passage.title})" if sentence.passage.title else ""
+            nearest = f"the nearest result that was read: “{sentence.text}”{title}"
+            emit(Notice("support", f"no claim cites a sentence; {nearest}"))
             return
 
 
@@ -310,7 +306,7 @@ async def _check_claim(claim: Claim, tools: _Check) -> Claim:
     evidence = tools.list_evidence(claim)
     named = [citation for citation in evidence if not citation.chosen_by_program]
     if tools.documents is not None and states_result(claim.text):
-        named = [citation for citation in named if tools.is_result(citation)]
+        named = [citation for citation in named if is_result(citation, tools.documents)]
     checked = tools.check(claim, named) if named else replace(claim, reason=NO_SENTENCE)
     if evidence and checked.support != "supported":
         # A copy of a title or of an aim is what it says.

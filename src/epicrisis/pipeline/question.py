@@ -30,6 +30,7 @@ from epicrisis.pipeline.question_evidence import build_context, find_time_restri
 from epicrisis.privacy.record_access import watch_reading
 from epicrisis.records.fact_questions.fact_evidence import NO_FACTS, FactAnswer
 from epicrisis.records.fact_questions.finding import find_facts
+from epicrisis.retrieval.record_context import restore_notes
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,8 @@ class AskedQuestion:
                 question = replace(answer.question, text=claim)
                 return (await context.select_sentences(question, k, given)).sentences
 
-            documents = GivenDocuments(unique, whole.passages, rank, analyze_words, context.split_sentences)
+            texts = restore_notes(whole.passages)
+            documents = GivenDocuments(unique, texts, rank, analyze_words, context.split_sentences)
         return await check_answer(answer, settings.check, settings.unsupported, verifier, context.emit, documents)
 
 

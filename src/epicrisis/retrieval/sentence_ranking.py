@@ -52,8 +52,6 @@ LINE_PENALTY = 4.0
 
 NOW_POOL = 40
 """The best sentences of a patient's notes among which newer ones come first for a question about the present."""
-NEWEST = 1.5
-"""How much higher the newest of them scores, others by the square of their date's place (docs/design/reading.md)."""
 
 _NOW = re.compile(
     r"\b(?:current(?:ly)?|now(?:adays)?|still|today|presently|at (?:present|the moment)|these days|latest|newest|"
@@ -233,7 +231,7 @@ class SentenceRanker:
         wanted = max(k, NOW_POOL) if is_about_now else k
         hits = _select_hits([candidates[index] for index in order], scores[order].tolist(), wanted, limit)
         if is_about_now:
-            hits = _favour_newest(hits)[:k]
+            hits = (*_favour_newest(hits[:NOW_POOL]), *hits[NOW_POOL:])[:k]
         return SentenceRanking(hits, parameters, notes, relevance=relevance)
 
     def judge(self, question: str, passages: Sequence[Passage]) -> float:
@@ -322,12 +320,15 @@ def _select_hits(
 
 
 def _favour_newest(hits: Sequence[SentenceHit]) -> tuple[SentenceHit, ...]:
-    """Return the sentences of notes with higher scores for newer notes. Notes without a date count as the oldest."""
+    """Return sentences of notes in an order in which a newer note counts as much as a better place.
+
+    The newest note counts 1, others the square of the place of their date, and notes without a date the least. Places,
+    and not scores, since those of a reranker are on another scale.
+    """
     dates = sorted({hit.sentence.passage.date or "" for hit in hits})
-    bonus = {date: NEWEST * (place / len(dates)) ** 2 for place, date in enumerate(dates, 1)}
-    scored = [replace(hit, score=hit.score + bonus[hit.sentence.passage.date or ""]) for hit in hits]
-    scored.sort(key=lambda hit: hit.score, reverse=True)
-    return tuple(replace(hit, rank=rank) for rank, hit in enumerate(scored))
+    recency = {date: (place / len(dates)) ** 2 for place, date in enumerate(dates, 1)}
+    order = sorted(hits, key=lambda hit: recency[hit.sentence.passage.date or ""] - hit.rank / len(hits), reverse=True)
+    return tuple(replace(hit, rank=rank) for rank, hit in enumerate(order))
 
 
 def rank_passages(passages: Sequence[Passage]) -> dict[str, int]:
