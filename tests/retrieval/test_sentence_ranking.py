@@ -136,6 +136,13 @@ def test_reranker_orders_the_best_sentences() -> None:
     assert reranked.parameters["reranker"] == "words"
 
 
+def test_documents_are_judged_as_in_a_listing() -> None:
+    passages = [passage_of(TEXT), passage_of("Zinc is a metal.", document="e")]
+    question = "Does aspirin reduce stroke?"
+    assert ranker().judge(question, passages) == ranker().rank(question, passages, 1, listing=Listing()).relevance
+    assert ranker().judge(question, []) is None
+
+
 def test_no_passage_gives_an_empty_ranking() -> None:
     assert ranker().rank("aspirin", [], 3).hits == ()
 

@@ -214,7 +214,8 @@ def find_absence(settings: Settings, retriever: Retriever, text: str, scope: Sco
         return describe_missing(missing, count_documents(retriever))
     ranking = retriever.rank(text, SENTENCE_PASSAGES, settings.by, scope)
     passages = retriever.read_whole(ranking.passages, scope)
-    if retriever.sentence_ranker.judge(reword_question(retriever, text, passages), passages) < ANSWERING:
+    relevance = retriever.sentence_ranker.judge(reword_question(retriever, text, passages), passages)
+    if relevance is not None and relevance < ANSWERING:
         return describe_absence(count_documents(retriever))
     if not find_drugs(text):
         return ""

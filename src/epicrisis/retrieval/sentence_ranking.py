@@ -234,12 +234,12 @@ class SentenceRanker:
             hits = (*_favour_newest(hits[:NOW_POOL]), *hits[NOW_POOL:])[:k]
         return SentenceRanking(hits, parameters, notes, relevance=relevance)
 
-    def judge(self, question: str, passages: Sequence[Passage]) -> float:
-        """Return the highest of the probabilities that a document of these passages answers; 0 without a sentence."""
+    def judge(self, question: str, passages: Sequence[Passage]) -> float | None:
+        """Return the highest of the probabilities that a document of these passages answers, None without a sentence."""
         from epicrisis.reading.relevance import judge_documents
 
         candidates, found = self._read(passages, rank_passages(passages))
-        return float(judge_documents(question, found, self.analyze).max()) if candidates else 0.0
+        return float(judge_documents(question, found, self.analyze).max()) if candidates else None
 
     def compare_texts(self, queries: Sequence[str], texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return for each query its similarity to each text; higher is more similar.
