@@ -235,7 +235,7 @@ class SentenceRanker:
         return SentenceRanking(hits, parameters, notes, relevance=relevance)
 
     def judge(self, question: str, passages: Sequence[Passage]) -> float | None:
-        """Return the highest of the probabilities that a document of these passages answers, None without a sentence."""
+        """Return the highest probability that a document of these passages answers, or None without a sentence."""
         from epicrisis.reading.relevance import judge_documents
 
         candidates, found = self._read(passages, rank_passages(passages))
