@@ -13,7 +13,7 @@ from tests.support.ray_cluster import RayCluster, install_encoder, make_environm
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment of nodes and commands. A passage of an addition, or a sentence of a question, takes 0.02 s."""
+    """The environment of nodes and commands. A passage of an addition takes 0.02 s, and a question 0.4 s."""
     packages = tmp_path_factory.mktemp("packages")
     install_encoder(packages)
     return make_environment(packages, encode_seconds=0.02)

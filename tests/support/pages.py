@@ -19,7 +19,6 @@ from epicrisis.core.types import Document
 from epicrisis.reading.support import states_result
 from epicrisis.testing.chat import ScriptedModel
 from tests.support.replies import fill
-from tests.support.strategies import stage_of
 
 DEMO = Path(__file__).parents[2] / "demo" / "documents.jsonl"
 _SENTENCE = re.compile(r"[A-Z][^.]{30,400}\.(?= |$)")
@@ -63,7 +62,7 @@ def quoting_model(seed: int = 0) -> ScriptedModel:
                 quotes.append({"doc": number, "quote": dice.choice(sentences)})
         quotes = quotes[:3] or [{"doc": 1, "quote": "no words of it"}]
         claim = " ".join(quote["quote"] for quote in quotes)
-        if stage_of(request) == "reduce":
+        if "\n[finding 1] " in prompt:
             claim = next((quote for quote in quoted if quote in prompt), claim)
         quoted.update(dict.fromkeys(quote["quote"] for quote in quotes))
         values: dict[str, Any] = {"found": True, "quotes": quotes}

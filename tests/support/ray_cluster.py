@@ -21,17 +21,27 @@ from epicrisis.testing.hashing_encoder import HashingEncoder
 ENCODER = "slow-hashing"
 TOKEN = "t" * 64
 _SECONDS_VARIABLE = "SLOW_HASHING_SECONDS"
+_PASSAGES_PER_QUESTION = 20
+"""A question takes as long as so many passages: a kill finds questions on the way."""
 _START_SECONDS = 240.0
 _STARTS = 5
 """Ray gives up after the 30 s that a busy machine may need for one of its processes."""
 
 
 class SlowHashingEncoder(HashingEncoder):
-    """A hashing encoder that sleeps for each passage, as long as an environment variable says."""
+    """A hashing encoder that sleeps for each passage and question, as long as an environment variable says."""
 
     def encode_passages(self, texts: Sequence[tuple[str, str]]) -> Vectors:
-        time.sleep(float(os.environ.get(_SECONDS_VARIABLE, "0")) * len(texts))
+        _sleep(len(texts))
         return super().encode_passages(texts)
+
+    def encode_queries(self, texts: Sequence[str]) -> Vectors:
+        _sleep(len(texts) * _PASSAGES_PER_QUESTION)
+        return super().encode_queries(texts)
+
+
+def _sleep(passages: int) -> None:
+    time.sleep(float(os.environ.get(_SECONDS_VARIABLE, "0")) * passages)
 
 
 def install_encoder(folder: Path) -> None:
