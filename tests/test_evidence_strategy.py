@@ -77,6 +77,19 @@ def test_answer_from_literature_has_each_sentence_with_its_source(tmp_path: Path
     assert answer.usage.calls == 0
 
 
+def test_study_type_is_that_of_the_article_s_beginning(tmp_path: Path) -> None:
+    """The passage with the result neither names the design nor is near the one that does."""
+    middle = " ".join(f"Visit {number} was at the centre, and nothing else was done there." for number in range(800))
+    text = f"Women were randomly assigned to clopidogrel or placebo.\n{middle}\n{SENTENCES[0]}"
+    with search_of(tmp_path, [Document("trial", text, title="Aspirin"), DOCUMENTS[1]]) as search:
+        assert search.store.count()[1] > 82, "the beginning is not read to rank sentences"
+        answer = ask(search)
+    cited = {citation.document_id: citation for citation in answer.citations if citation.quotation == SENTENCES[0]}
+    study = cited["trial"].reference.study
+    assert study is not None
+    assert study.label == "randomised trial (by its abstract)"
+
+
 def test_near_duplicate_is_shown_once_and_contradiction_is_kept(tmp_path: Path) -> None:
     with search_of(tmp_path, DOCUMENTS) as search:
         texts = texts_of(ask(search))

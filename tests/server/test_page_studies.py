@@ -10,10 +10,10 @@ import pytest
 from epicrisis.core.answers import Answer, Citation, Claim
 from epicrisis.core.references import Reference
 from epicrisis.core.study_types import StudyTypeMatch
-from epicrisis.core.types import Passage, Question
+from epicrisis.core.types import Question
 from epicrisis.server.page.answer_view import AnswerPageView, build_answer_view
 from epicrisis.server.page.plain_words import leave_out_commands
-from epicrisis.server.state.stored_answers import StoredAnswer, settle_study_types
+from epicrisis.server.state.stored_answers import StoredAnswer
 
 QUESTION = Question("Does aspirin reduce the risk of pre-eclampsia?")
 FEWER = (
@@ -124,27 +124,6 @@ def test_support_that_all_claims_have_is_said_once() -> None:
     mixed = (claims[0], replace(claims[1], support="not-checked", checked_by=""))
     other = view(cite(1, "d1", FEWER), strategy="rag", claims=mixed)
     assert [line.support_label for line in (*other.verdict, *other.claims)] == ["supported", "not checked"]
-
-
-def test_all_citations_of_a_document_have_the_type_of_its_abstract() -> None:
-    late = replace(cite(1, "d1", FEWER), reference=Reference())
-    passages = [
-        Passage(
-            id="d1#0",
-            document_id="d1",
-            ordinal=0,
-            start=0,
-            end=40,
-            text="Women were randomly assigned to aspirin.",
-            title="Aspirin",
-        )
-    ]
-    answer = settle_study_types(
-        Answer(question=QUESTION, strategy="evidence", state="answered", citations=(late,)), passages
-    )
-    study = answer.citations[0].reference.study
-    assert study is not None
-    assert study.label == "randomised trial (by its abstract)"
 
 
 @pytest.mark.parametrize(

@@ -163,20 +163,23 @@ def cite_claims(
     return " ".join(texts), tuple(citations.values()), tuple(numbered)
 
 
-def add_document_studies(answer: Answer, passages: Iterable[Passage]) -> Answer:
-    """Return the answer with the study type of each source, from any of the passages that were read.
+def settle_study_types(answer: Answer, passages: Sequence[Passage]) -> Answer:
+    """Return the answer with one study type for all citations of a document, from its passages among these.
 
-    Words of an abstract may show the type in another passage than the quoted one.
+    The type may stand in the abstract alone, and a sentence of a later passage would have none.
     """
-    evidence = tuple(passages)
-    citations: list[Citation] = []
-    for citation in answer.citations:
-        reference = citation.reference
-        if reference.study is None and not reference.note_type:
-            study = find_document_study(citation.document_id, evidence)
-            citation = replace(citation, reference=replace(reference, study=study))
-        citations.append(citation)
-    return replace(answer, citations=tuple(citations))
+
+    def settle(citations: Sequence[Citation]) -> tuple[Citation, ...]:
+        settled: list[Citation] = []
+        for citation in citations:
+            study = find_document_study(citation.document_id, passages) or citation.reference.study
+            settled.append(replace(citation, reference=replace(citation.reference, study=study)))
+        return tuple(settled)
+
+    withheld = answer.withheld
+    if withheld is not None:
+        withheld = replace(withheld, citations=settle(withheld.citations))
+    return replace(answer, citations=settle(answer.citations), withheld=withheld)
 
 
 def build_citation(number: int, quotation: Quotation, passage: Passage) -> Citation:

@@ -305,6 +305,10 @@ class EvidenceSearch:
         hits = (Hit(passage, 0.0, rank) for rank, passage in enumerate(others, len(ranking.hits)))
         return replace(ranking, hits=(*ranking.hits, *hits))
 
+    def read_beginnings(self, document_ids: Sequence[str], scope: Scope) -> tuple[Passage, ...]:
+        """Return the first passage of each of these documents that is there."""
+        return self._require_retriever().read_beginnings(document_ids, scope)
+
     def list_evidence(self, text: str, ranking: Ranking, k: int, scope: Scope) -> SentenceRanking:
         """Return the best `k` sentences of a library for a reader, as `list_evidence` does."""
         return list_evidence(self.settings, self._require_retriever(), text, ranking, k, scope)

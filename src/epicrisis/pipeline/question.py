@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast, get_args
 
-from epicrisis.answering.citations import add_document_studies
+from epicrisis.answering.citations import settle_study_types
 from epicrisis.answering.claim_support import GivenDocuments, check_answer
 from epicrisis.answering.disagreements import find_conflicts, watch_passages
 from epicrisis.answering.document_answers import withhold_unverified
@@ -132,13 +132,23 @@ class AskedQuestion:
         """Return the answer of the strategy with checked claims, computed facts and disagreements of the documents."""
         strategy = self.strategy
         answer = await strategy.run(self.question, facts.add_to_context(context))
-        answer = facts.add_statement(add_document_studies(answer, passages.values()))
+        answer = facts.add_statement(answer)
         if self.parts.settings.unverified == "abstain" and strategy.needs_library:
             answer = withhold_unverified(answer)
         if strategy.needs_model:
             answer = await self._check_claims(answer, context, passages)
         conflicts = find_conflicts(answer, passages, is_record=self.scope.patient is not None)
-        return facts.cite(replace(answer, conflicts=conflicts))
+        answer = await self._settle_study_types(replace(answer, conflicts=conflicts), passages.values())
+        return facts.cite(answer)
+
+    async def _settle_study_types(self, answer: Answer, passages: Iterable[Passage]) -> Answer:
+        """Return the answer with the study type of each source, from its beginning or any passage that was read."""
+        cited = (*answer.citations, *(answer.withheld.citations if answer.withheld else ()))
+        ids = tuple(dict.fromkeys(citation.document_id for citation in cited))
+        beginnings: tuple[Passage, ...] = ()
+        if ids and self.has_library:
+            beginnings = await self.parts.search_evidence(EvidenceSearch.read_beginnings, ids, self.scope)
+        return settle_study_types(answer, (*beginnings, *passages))
 
     async def _check_claims(self, answer: Answer, context: Context, passages: Mapping[str, Passage]) -> Answer:
         """Return the answer with its claims checked, as the settings `check` and `unsupported` say.

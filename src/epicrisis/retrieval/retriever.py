@@ -157,6 +157,14 @@ class Retriever:
                 whole |= {passage.id: passage for passage in found}
         return tuple(whole.values())
 
+    def read_beginnings(self, document_ids: Sequence[str], scope: Scope) -> tuple[Passage, ...]:
+        """Return the first passage of each of these documents, of the first store that has it."""
+        wanted = [f"{id_}#0" for id_ in document_ids]
+        beginnings: dict[str, Passage] = {}
+        for store in self._stores(scope):
+            beginnings = store.fetch(wanted) | beginnings
+        return tuple(beginnings.values())
+
     def search(self, text: str, k: int, by: SearchMode, scope: Scope, count: CountUnit) -> Ranking:
         """Return the best `k` documents or passages, as `documents` or `rank` does."""
         return self.documents(text, k, by, scope) if count == "documents" else self.rank(text, k, by, scope)

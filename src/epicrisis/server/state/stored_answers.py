@@ -14,8 +14,8 @@ import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from types import MappingProxyType
@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter
 
 from epicrisis.core.answers import Answer, Citation, Usage
-from epicrisis.core.references import find_document_study
 from epicrisis.core.types import Passage
 from epicrisis.pipeline.components import build_scope
 from epicrisis.pipeline.question_evidence import find_time_restriction
@@ -213,7 +212,7 @@ async def store_answer(
     """Keep the answer to a question with the passages it cites, so that its page shows them later."""
     passages = await collect_cited_passages(inquiry.library, answer)
     stored = StoredAnswer(
-        answer=settle_study_types(answer, passages),
+        answer=answer,
         passages=passages,
         library=inquiry.library.name,
         owner=inquiry.caller.owner,
@@ -238,25 +237,6 @@ async def collect_cited_passages(library: OpenLibrary, answer: Answer) -> tuple[
         if touched or passage.ordinal == 0:
             cited_passages.append(passage)
     return tuple(cited_passages)
-
-
-def settle_study_types(answer: Answer, passages: Sequence[Passage]) -> Answer:
-    """Return the answer with one study type for all citations of a document: that of its first passage.
-
-    The type may stand in the abstract alone, and a sentence of a later passage would have none.
-    """
-
-    def settle(citations: Sequence[Citation]) -> tuple[Citation, ...]:
-        settled: list[Citation] = []
-        for citation in citations:
-            study = find_document_study(citation.document_id, passages) or citation.reference.study
-            settled.append(replace(citation, reference=replace(citation.reference, study=study)))
-        return tuple(settled)
-
-    withheld = answer.withheld
-    if withheld is not None:
-        withheld = replace(withheld, citations=settle(withheld.citations))
-    return replace(answer, citations=settle(answer.citations), withheld=withheld)
 
 
 async def list_left_out(inquiry: Inquiry, answer: Answer) -> tuple[str, ...]:
