@@ -1,12 +1,14 @@
 """Sentence-level evidence recall@k: does the selection of sentences find what experts marked as evidence?
 
-    EPICRISIS_DATA=... python benchmarks/evidence_sentences.py SET FOLDER [--reranker NAME] [--questions N]
+    EPICRISIS_DATA=... PYTHONPATH=.:training python benchmarks/evidence_sentences.py SET FOLDER [--reranker NAME]
+        [--questions N] [--unseen]
 
 SET is `scifact` (validation claims and the sentences of their rationales, among 5,183 abstracts), `evidence-inference`
 (validation: outcome, intervention and comparator, and the spans of their evidence in one whole article), `pubmedqa`
 (1,000 questions; evidence is any sentence of the question's own abstract, among 1,000 abstracts) or `covid-qa`
 (questions and answer spans, among 98 whole articles). The library is built in FOLDER and used again the next time.
-`--questions N` asks a random sample, the same one every time.
+`--questions N` asks a random sample, the same one every time, and `--unseen` those of PubMedQA that trained nothing.
+From a library the sentences are those that a reader is shown, and within one article all of it.
 
 A sentence shows a marked span if both share more than half of the shorter one. recall@k: share of the marked spans that
 one of the first k sentences shows, mean of the questions. any@k: share of the questions with such a sentence. first@k:
@@ -30,6 +32,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from examples import is_training_half
 from literature_retrieval import scifact, sentences_of
 
 from epicrisis.core.types import CharacterSpan, Document, Scope, Sentence
@@ -38,7 +41,7 @@ from epicrisis.evaluation.analysis.statistics import estimate_mean
 from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.models.encoders import load_encoder
 from epicrisis.pipeline.components import open_library_search
-from epicrisis.pipeline.evidence_selection import SENTENCE_PASSAGES
+from epicrisis.pipeline.evidence_selection import SENTENCE_PASSAGES, EvidenceSearch
 from epicrisis.settings.configuration import load_settings
 
 KS = (1, 3, 5, 8, 10)
@@ -63,8 +66,13 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--reranker")
     parser.add_argument("--questions", type=int)
+    parser.add_argument("--unseen", action="store_true")
     arguments = parser.parse_args()
     documents, judged = load(arguments.set, Path(os.environ["EPICRISIS_DATA"]))
+    if arguments.unseen:
+        judged = [
+            question for question in judged if not is_training_half(question.evidence[0][0].removeprefix("pubmed:"))
+        ]
     if arguments.questions is not None and arguments.questions < len(judged):
         judged = random.Random(SAMPLE_SEED).sample(judged, arguments.questions)
     settings = load_settings({"rerank": {"name": arguments.reranker}})
@@ -83,9 +91,13 @@ def main() -> None:
             ranking = search.retriever.rank(
                 question.query, SENTENCE_PASSAGES, "hybrid", Scope(hidden=frozenset(hidden))
             )
-            passages = search.retriever.read_whole(ranking.passages, Scope())
-            ranker = search.retriever.sentence_ranker
-            sentences = ranker.rank(question.query, passages, max(KS), ranking.ranks).sentences
+            if question.within is None:
+                evidence = EvidenceSearch(settings, search.retriever)
+                sentences = evidence.list_evidence(question.query, ranking, max(KS), Scope()).sentences
+            else:
+                passages = search.retriever.read_whole(ranking.passages, Scope())
+                ranker = search.retriever.sentence_ranker
+                sentences = ranker.rank(question.query, passages, max(KS), ranking.ranks).sentences
             seconds.append(time.perf_counter() - start)
             for sentence in sentences:
                 # Otherwise the marked places would be those of another text.

@@ -231,6 +231,7 @@ ASTHMA = "Budesonide was compared with placebo. The rate of attacks was signific
         (Listing(least=0.0, gap=1.0), {"z"}, True),
         (Listing(per_document=1, least=0.0, gap=math.inf), {"z", "a"}, True),
         (Listing(least=1.0, gap=-1.0), {"z"}, True),
+        (Listing(least=1.0, gap=-1.0, nearest="a"), {"z", "a"}, True),
     ],
 )
 def test_listing_leaves_out_what_does_not_answer(
@@ -247,3 +248,34 @@ def test_listing_leaves_out_what_does_not_answer(
     assert (len(ranking.hits) < 5) is is_shorter
     assert ranking.hits[0].sentence.text.startswith("The duration of diarrhoea was")
     assert (ranking.relevance is None) is (listing is None)
+
+
+@pytest.mark.parametrize(("nearest", "places"), [("", ["z", "z", "z", "a"]), ("a", ["z", "z", "a", "z"])])
+def test_best_sentence_of_nearest_document_is_among_the_first_three(nearest: str, places: list[str]) -> None:
+    outcome = "The {} of diarrhoea was significantly shorter with zinc than with placebo (p = 0.0{})."
+    shorter = " ".join(outcome.format(name, number) for number, name in enumerate(("duration", "time", "length"), 1))
+    passages = [
+        Passage(id=f"{id_}#0", document_id=id_, ordinal=0, start=0, end=len(text), text=text)
+        for id_, text in (("z", shorter), ("a", ASTHMA))
+    ]
+    listing = Listing(per_document=4, least=0.0, gap=math.inf, nearest=nearest)
+    ranking = SentenceRanker(None, find_sentences, analyze_words).rank(
+        "What is the effect of zinc compared with placebo on the duration of diarrhoea?", passages, 4, listing=listing
+    )
+    assert [hit.sentence.passage.document_id for hit in ranking] == places
+    assert ranking.hits[places.index("a")].sentence.text.startswith("The rate of attacks")
+
+
+def test_document_that_answers_raises_its_sentences() -> None:
+    passages = [
+        Passage(id=f"{id_}#0", document_id=id_, ordinal=0, start=0, end=len(text), text=text)
+        for id_, text in (("z", ZINC), ("a", ASTHMA))
+    ]
+    question = "What is the effect of zinc compared with placebo on the duration of diarrhoea?"
+    gaps: list[float] = []
+    for odds in (0.0, 1.0):
+        listing = Listing(odds=odds, least=0.0, gap=math.inf)
+        ranking = SentenceRanker(None, find_sentences, analyze_words).rank(question, passages, 8, listing=listing)
+        scores = {hit.sentence.text.split()[1]: hit.score for hit in ranking}
+        gaps.append(scores["duration"] - scores["rate"])
+    assert gaps[1] > gaps[0] + 1.0

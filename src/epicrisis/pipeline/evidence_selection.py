@@ -169,7 +169,7 @@ def rank_sentences(
         sentences = ranker.rank(text, passages, k, ranking.ranks, listing)
     else:
         # The preferred may be far below the best.
-        listing = None if listing is None else replace(listing, least=0.0, gap=math.inf)
+        listing = None if listing is None else replace(listing, least=0.0, gap=math.inf, nearest="")
         pool = ranker.rank(text, passages, k * POOL_TIMES, ranking.ranks, listing)
         sentences = prefer_sentences(pool, settings.prefer, settings.prefer_mode, k)
     return replace(sentences, tops=ranking.tops)
@@ -237,7 +237,8 @@ def _rank_best(
     settings: Settings, retriever: Retriever, text: str, ranking: Ranking, k: int, passages: Sequence[Passage]
 ) -> SentenceRanking:
     question = reword_question(retriever, text, passages)
-    return rank_sentences(settings, retriever.sentence_ranker, question, ranking, k, passages, Listing())
+    listing = Listing(nearest=ranking.tops.dense[0] if ranking.tops and ranking.tops.dense else "")
+    return rank_sentences(settings, retriever.sentence_ranker, question, ranking, k, passages, listing)
 
 
 def _find_unnamed(

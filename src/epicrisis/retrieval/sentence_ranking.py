@@ -50,6 +50,8 @@ MAX_LINE_WORDS = 8
 LINE_PENALTY = 4.0
 """How much lower a line of an article that is no sentence scores (docs/design/reading.md)."""
 
+NEAREST_PLACE = 3
+"""The last place of the best sentence of the document that the search by meaning found first."""
 NOW_POOL = 40
 """The best sentences of a patient's notes among which newer ones come first for a question about the present."""
 
@@ -115,10 +117,14 @@ class Listing:
 
     per_document: int = 3
     """Sentences of one document."""
-    least: float = 0.05
+    odds: float = 0.3
+    """How much the logarithm of the odds that its document answers adds to the score of a sentence."""
+    least: float = 0.02
     """None of a document that answers with a lower probability, but for the best sentence."""
     gap: float = 4.0
     """None that scores so much lower than the best."""
+    nearest: str = ""
+    """The document that the search by meaning found first: its best sentence is among the first `NEAREST_PLACE`."""
 
 
 _Piece: TypeAlias = tuple[int, str, str, tuple[tuple[int, str], ...]]
@@ -207,15 +213,18 @@ class SentenceRanker:
             scores = ranker.score(question, found, self.analyze) - LINE_PENALTY * _mark_lines(candidates)
         else:
             scores, listing = self._score(question, candidates, texts, ranks), None
-        order = np.argsort(-scores, kind="stable")
         relevance: float | None = None
+        order = np.argsort(-scores, kind="stable")
         if listing is not None:
             probabilities = judge_documents(question, found, self.analyze)
             relevance = float(probabilities.max())
             of_documents = np.repeat(probabilities, [len(document.article.counts) for document in found])
+            scores = scores + listing.odds * np.log(of_documents / (1 - of_documents))
+            order = np.argsort(-scores, kind="stable")
             kept = (of_documents >= listing.least) & (scores >= scores[order[0]] - listing.gap)
-            # The best sentence is seen in any case.
-            order = np.concatenate([order[:1], order[1:][kept[order[1:]]]])
+            # These are seen in any case.
+            kept[[order[0], *_find_best(order, candidates, listing.nearest)]] = True
+            order = order[kept[order]]
         notes: tuple[str, ...] = ()
         if self.reranker is not None:
             name, model = self.reranker
@@ -226,6 +235,8 @@ class SentenceRanker:
             order = np.concatenate([best[np.argsort(-scores[best], kind="stable")], order[RERANK_DEPTH:]])
             parameters["reranker"] = name
             notes = model.notes(question, best_texts)
+        if listing is not None:
+            order = _bring_up(order, _find_best(order, candidates, listing.nearest))
         limit = None if listing is None else listing.per_document
         is_about_now = not is_literature and _NOW.search(question) is not None
         wanted = max(k, NOW_POOL) if is_about_now else k
@@ -299,6 +310,24 @@ def _mark_lines(sentences: Sequence[Sentence]) -> npt.NDArray[np.float32]:
     is_last = [document != following for document, following in zip(ids, (*ids[1:], ""), strict=True)]
     marks = [is_line(sentence.text) and not last for sentence, last in zip(sentences, is_last, strict=True)]
     return np.array(marks, dtype=np.float32)
+
+
+def _find_best(order: npt.NDArray[np.intp], sentences: Sequence[Sentence], document_id: str) -> npt.NDArray[np.intp]:
+    """Return the index of the first sentence of a document in this order, of shape `(1,)`, or `(0,)` without one."""
+    import numpy as np
+
+    is_of_document = np.array([sentence.passage.document_id == document_id for sentence in sentences])
+    best: npt.NDArray[np.intp] = order[is_of_document[order]][:1]
+    return best
+
+
+def _bring_up(order: npt.NDArray[np.intp], best: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+    """Return the order with this index at NEAREST_PLACE at the latest."""
+    import numpy as np
+
+    first, others = np.split(order, [NEAREST_PLACE - 1])
+    missing = best[~np.isin(best, first)]
+    return np.concatenate([first, missing, others[~np.isin(others, missing)]])
 
 
 def _select_hits(
