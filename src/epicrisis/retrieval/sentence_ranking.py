@@ -335,6 +335,7 @@ def _select_hits(
 ) -> tuple[SentenceHit, ...]:
     """Return the first `k` sentences without near-duplicates, at most so many of one document."""
     hits: list[SentenceHit] = []
+    wordings: list[Wording] = []
     counts = Counter[str]()
     for sentence, score in zip(sentences, scores, strict=True):
         document = sentence.passage.document_id
@@ -342,8 +343,10 @@ def _select_hits(
             break
         if counts[document] == per_document:
             continue
-        if not any(is_near_duplicate(sentence.text, hit.sentence.text) for hit in hits):
+        wording = read_wording(sentence.text)
+        if not any(map(wording.is_like, wordings)):
             hits.append(SentenceHit(sentence, score, len(hits)))
+            wordings.append(wording)
             counts[document] += 1
     return tuple(hits)
 
@@ -391,16 +394,25 @@ def score_words(query: Sequence[str], texts: Sequence[Sequence[str]]) -> npt.NDA
     return scores / highest if highest > 0 else scores
 
 
-def is_near_duplicate(text: str, other: str) -> bool:
-    """Return whether two sentences say the same in almost the same words.
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """The words that decide what a sentence says, and its pairs of neighbouring words."""
 
-    Sentences with different numbers, negations or directions are never near-duplicates, because they may contradict
-    each other.
-    """
-    words, other_words = _WORD.findall(text.casefold()), _WORD.findall(other.casefold())
-    if {word for word in words if _DECISIVE.fullmatch(word)} != {
-        word for word in other_words if _DECISIVE.fullmatch(word)
-    }:
-        return False
-    pairs, other_pairs = set(itertools.pairwise(words)), set(itertools.pairwise(other_words))
-    return len(pairs & other_pairs) >= NEAR_DUPLICATE * len(pairs | other_pairs)
+    decisive: frozenset[str]
+    pairs: frozenset[tuple[str, str]]
+
+    def is_like(self, other: Wording) -> bool:
+        """Return whether two sentences say the same in almost the same words.
+
+        Sentences with different numbers, negations or directions are never near-duplicates, because they may contradict
+        each other.
+        """
+        if self.decisive != other.decisive:
+            return False
+        return len(self.pairs & other.pairs) >= NEAR_DUPLICATE * len(self.pairs | other.pairs)
+
+
+def read_wording(text: str) -> Wording:
+    """Return what tells whether another sentence is a near-duplicate of this text."""
+    words = _WORD.findall(text.casefold())
+    return Wording(frozenset(filter(_DECISIVE.fullmatch, words)), frozenset(itertools.pairwise(words)))
