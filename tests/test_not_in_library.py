@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from epicrisis import Document, Library
-from epicrisis.core.answers import Answer
+from epicrisis.core.answers import Answer, Notice
+from epicrisis.core.protocols import Encoder
 from epicrisis.core.types import Question
 from epicrisis.corpus.base.chunking import find_sentences
 from epicrisis.library.core.library_store import LibraryStore
@@ -120,6 +121,27 @@ def test_sentences_of_a_document_on_something_else_are_not_listed(library: Libra
 def test_subject_in_the_library_is_asked(library: Library, question: str) -> None:
     answer = library.ask(question, strategy="evidence")
     assert answer.failure is None or answer.failure.kind != "NotInLibrary"
+
+
+@pytest.mark.parametrize("strategy", ["rag", "evidence"])
+def test_word_of_no_document_is_named_where_a_document_may_answer(
+    library: Library, model: ScriptedModel, strategy: str
+) -> None:
+    answer = library.ask("Does dapagliflozin reduce cardiovascular events in obese Lebanese people?", strategy=strategy)
+    assert answer.failure is None or answer.failure.kind != "NotInLibrary"
+    notices = [event.message for event in answer.trace if isinstance(event, Notice)]
+    assert notices.count("nothing on “Lebanese” in 2 documents") == 1
+
+
+def test_question_on_other_implants_is_stopped_by_meaning(encoder: Encoder, tmp_path: Path) -> None:
+    """By words alone, the document on implants would seem to answer both."""
+    with Library.create(tmp_path / "library", encoder=encoder) as made:
+        made.add(OBESITY, OEDEMA)
+        made.add(Document("pubmed:4", "Deaf infants who got cochlear implants early spoke as well as peers who hear."))
+        asked = "Do early cochlear prostheses give children with hearing loss normal speech?"
+        absent = "Do dental implants fail early in smokers?"
+        assert made.ask(asked, strategy="evidence").state == "answered"
+        assert made.ask(absent, strategy="evidence").state == "abstained"
 
 
 @pytest.mark.parametrize("strategy", ["rag", "evidence"])

@@ -24,13 +24,14 @@ from train_ranker import Ranked, rank_within
 
 import epicrisis
 from epicrisis.evaluation.analysis.statistics import estimate_mean
-from epicrisis.pipeline.evidence_selection import ANSWERING
 from epicrisis.reading.directions import read_effect
 from epicrisis.reading.ranker import load_ranker
 from epicrisis.reading.roles import STATES_RESULTS
 
 FOLDER = Path(epicrisis.__file__).parent / "reading" / "weights"
 KS = (1, 3, 8)
+UNLIKELY = 0.1
+"""A lower probability that a document answers is counted as stopped, in the card."""
 
 
 def main() -> None:
@@ -108,13 +109,13 @@ def measure_roles(data: Path) -> Iterable[str]:
 def measure_relevance(data: Path) -> Iterable[str]:
     """Yield how many questions are stopped with their document and without it."""
     yield ""
-    yield f"| questions stopped, no document at {ANSWERING} or more | searches | with their document | without it |"
+    yield f"| questions stopped, no document at {UNLIKELY} or more | searches | with their document | without it |"
     yield "|---|---|---|---|"
     for name, searches in train_relevance.list_measured(data):
         cells = [name, str(len(searches))]
         for is_there in (True, False):
             some = [searched for searched in searches if (searched.own is not None) == is_there]
-            stopped = [float(train_relevance.judge(searched).max() < ANSWERING) for searched in some]
+            stopped = [float(train_relevance.judge(searched).max() < UNLIKELY) for searched in some]
             cells.append(format_clustered(stopped, [searched.document for searched in some]))
         yield "| " + " | ".join(cells) + " |"
 

@@ -8,7 +8,13 @@ from epicrisis.corpus.base.chunking import find_sentences
 from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.reading.articles import ArticleText
 from epicrisis.reading.features import Found, read_article
-from epicrisis.reading.relevance import RELEVANCE_FEATURES, describe_documents, judge_documents, weigh
+from epicrisis.reading.relevance import (
+    RELEVANCE_FEATURES,
+    describe_documents,
+    judge_documents,
+    seems_answered,
+    weigh,
+)
 
 QUESTION = "What is the effect of zinc compared with placebo on the duration of diarrhoea?"
 ZINC = (
@@ -52,6 +58,27 @@ def test_document_is_seen_beside_the_best() -> None:
 
 def test_rare_word_weighs_more() -> None:
     assert weigh("xylophon") > weigh("zinc") > weigh("placebo") > weigh("patient") > 0
+
+
+@pytest.mark.parametrize(
+    ("probability", "similarity", "lacks_word", "expected"),
+    [
+        (0.005, None, False, False),
+        (0.02, None, False, True),
+        (0.02, None, True, False),
+        (0.06, None, True, True),
+        (0.02, 0.5, False, False),
+        (0.02, 0.6, False, True),
+        (0.02, 0.6, True, False),
+        (0.02, 0.65, True, True),
+        (0.9, 0.4, False, False),
+        (0.9, 0.45, False, True),
+    ],
+)
+def test_library_answers_by_words_and_meaning(
+    probability: float, similarity: float | None, lacks_word: bool, expected: bool
+) -> None:
+    assert seems_answered(probability, similarity, lacks_word=lacks_word) is expected
 
 
 def test_features_say_what_is_there() -> None:

@@ -296,6 +296,8 @@ class SearchTops:
     bm25: tuple[str, ...]
     titles: Mapping[str, str]
     """The title of each document, by its id."""
+    similarity: float | None = None
+    """Of the question and the nearest passage, in the unit of the encoder. None if several encoders searched."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,6 @@ from epicrisis.settings.settings import Settings
 if TYPE_CHECKING:
     from epicrisis.answering.strategy_context import Context
 
-ANSWERING = 0.1
-"""If no document answers with a higher probability, the question is not answered (docs/design/reading.md)."""
 SHOWN_SENTENCES = 8
 """The best sentences whose documents must name a drug of the question."""
 SENTENCE_PASSAGES = 16
@@ -187,40 +185,50 @@ def list_evidence(
 
     `Listing` says which are worth a reader's time, and `absence` why no document answers, as in `find_absence`.
     """
-    is_checked = checks_absence(settings, text, scope)
-    missing = find_missing_words(retriever, text, scope) if is_checked else ()
     passages = retriever.read_whole(ranking.passages, scope)
     best = _rank_best(settings, retriever, text, ranking, max(k, SHOWN_SENTENCES), passages)
     sentences = replace(best, hits=best.hits[:k])
-    absence = ""
-    if missing:
-        absence = describe_missing(missing, count_documents(retriever))
-    elif is_checked and best.relevance is not None and best.relevance < ANSWERING:
-        absence = describe_absence(count_documents(retriever))
-    elif is_checked:
-        absence = describe_unnamed(_find_unnamed(retriever, text, best, passages))
-    return replace(sentences, absence=absence)
+    if not checks_absence(settings, text, scope):
+        return sentences
+    absence = _judge_absence(retriever, text, ranking, best.relevance, scope)
+    if not absence.reason:
+        absence = replace(absence, reason=describe_unnamed(_find_unnamed(retriever, text, best, passages)))
+    return replace(sentences, absence=absence.reason, notes=(*sentences.notes, *absence.notes))
 
 
-def find_absence(settings: Settings, retriever: Retriever, text: str, scope: Scope) -> str:
-    """Return why no document answers a question, or an empty text.
+def find_absence(settings: Settings, retriever: Retriever, text: str, scope: Scope) -> Absence:
+    """Return why no document answers a question, or nothing.
 
-    A word of its subject is in none, or the best document is below ANSWERING, or the documents of the best sentences
-    name none of its drugs.
+    The best document hardly answers, or all lack a drug of the question, or the documents of the best sentences do.
     """
     from epicrisis.reading.support import find_drugs
 
-    if missing := find_missing_words(retriever, text, scope):
-        return describe_missing(missing, count_documents(retriever))
     ranking = retriever.rank(text, SENTENCE_PASSAGES, settings.by, scope)
     passages = retriever.read_whole(ranking.passages, scope)
     relevance = retriever.sentence_ranker.judge(reword_question(retriever, text, passages), passages)
-    if relevance is not None and relevance < ANSWERING:
-        return describe_absence(count_documents(retriever))
-    if not find_drugs(text):
-        return ""
+    absence = _judge_absence(retriever, text, ranking, relevance, scope)
+    if absence.reason or not find_drugs(text):
+        return absence
     best = _rank_best(settings, retriever, text, ranking, SHOWN_SENTENCES, passages)
-    return describe_unnamed(_find_unnamed(retriever, text, best, passages))
+    return replace(absence, reason=describe_unnamed(_find_unnamed(retriever, text, best, passages)))
+
+
+def _judge_absence(retriever: Retriever, text: str, ranking: Ranking, relevance: float | None, scope: Scope) -> Absence:
+    """Return why the documents of a ranking, the best with this relevance, do not answer, and what none of them has."""
+    from epicrisis.reading.relevance import SIMILARITY_ENCODER, seems_answered
+    from epicrisis.reading.support import find_drugs
+
+    missing = find_missing_words(retriever, text, scope)
+    documents = count_documents(retriever)
+    names = find_other_names(text) if missing else ()
+    drugs = {*find_drugs(text), *(word for one in names if one.is_drug for word in one.words)}
+    if missing_drugs := [word for word in missing if word in drugs]:
+        return Absence(describe_missing(missing_drugs, documents))
+    encoder, tops = str(ranking.parameters.get("encoder")), ranking.tops
+    similarity = tops.similarity if tops is not None and encoder.startswith(SIMILARITY_ENCODER) else None
+    if relevance is None or seems_answered(relevance, similarity, lacks_word=bool(missing)):
+        return Absence(notes=(describe_missing(missing, documents),) if missing else ())
+    return Absence(describe_missing(missing, documents) if missing else describe_absence(documents))
 
 
 def count_documents(retriever: Retriever) -> int:
@@ -279,6 +287,18 @@ def find_missing_words(retriever: Retriever, text: str, scope: Scope) -> tuple[s
 
 
 @dataclass(frozen=True, slots=True)
+class Absence:
+    """Why no document of the library answers a question. Without a reason, some may."""
+
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+    """Words of the question that no document has, although some may answer."""
+
+
+NO_ABSENCE = Absence()
+
+
+@dataclass(frozen=True, slots=True)
 class EvidenceSearch:
     """The searches of one question in a library, as the settings say. Arguments and results can be pickled."""
 
@@ -314,8 +334,8 @@ class EvidenceSearch:
         """Return the best `k` sentences of a library for a reader, as `list_evidence` does."""
         return list_evidence(self.settings, self._require_retriever(), text, ranking, k, scope)
 
-    def find_absence(self, text: str, scope: Scope) -> str:
-        """Return why no document answers a question, or an empty text."""
+    def find_absence(self, text: str, scope: Scope) -> Absence:
+        """Return why no document answers a question."""
         return find_absence(self.settings, self._require_retriever(), text, scope)
 
     def compare_texts(self, queries: Sequence[str], texts: Sequence[str]) -> Sequence[Sequence[float]]:

@@ -23,7 +23,7 @@ from epicrisis.library.core.patients import MIXED_NOTICE
 from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.models.chat.loading import ask_ahead
 from epicrisis.pipeline import components, evidence_selection
-from epicrisis.pipeline.evidence_selection import EvidenceSearch, TimeRestriction
+from epicrisis.pipeline.evidence_selection import NO_ABSENCE, Absence, EvidenceSearch, TimeRestriction
 from epicrisis.pipeline.opening import OpenParts
 from epicrisis.pipeline.overrides import RunOverrides, apply_overrides, without_narrowing
 from epicrisis.pipeline.question_evidence import build_context, find_time_restriction
@@ -91,8 +91,11 @@ class AskedQuestion:
         watch, passages = watch_passages(self.emit)
         context = self._build_context(watch, restriction, self.overrides)
         facts = await self._find_facts(context)
-        if absence := await self._find_absence():
-            failure = Failure(NOT_IN_LIBRARY, absence)
+        absence = await self._find_absence()
+        for line in absence.notes:
+            self.emit(Notice("search", line))
+        if absence.reason:
+            failure = Failure(NOT_IN_LIBRARY, absence.reason)
             return Answer(question=self.question, strategy=self.strategy.name, state="abstained", failure=failure)
         answer = await self._run_strategy(context, facts, passages)
         if not is_narrowed(restriction, self.overrides):
@@ -117,7 +120,7 @@ class AskedQuestion:
         fetch = partial(self.parts.search_evidence, EvidenceSearch.fetch_record, self.scope)
         return await find_facts(self.question, context, fetch)
 
-    async def _find_absence(self) -> str:
+    async def _find_absence(self) -> Absence:
         """Return why no document answers, for a question without options that is about no patient.
 
         The strategy evidence says itself that the sentences it lists do not answer.
@@ -125,7 +128,7 @@ class AskedQuestion:
         is_searched = self.has_library and self.strategy.needs_model and self.overrides.ranking is None
         is_checked = is_searched and not self.question.options
         if not (is_checked and evidence_selection.checks_absence(self.parts.settings, self.question.text, self.scope)):
-            return ""
+            return NO_ABSENCE
         return await self.parts.search_evidence(EvidenceSearch.find_absence, self.question.text, self.scope)
 
     async def _run_strategy(self, context: Context, facts: FactAnswer, passages: Mapping[str, Passage]) -> Answer:

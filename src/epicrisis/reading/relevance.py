@@ -21,6 +21,10 @@ from epicrisis.reading.features import Found, Matrix, WordAnalyzer, list_parts
 from epicrisis.reading.forest import Forest
 from epicrisis.reading.subject_words import load_frequencies
 
+SIMILARITY_ENCODER = "minilm-"
+"""How the fingerprint of the encoder begins whose similarities `seems_answered` can read."""
+_ODDS, _SIMILARITY, _CONSTANT = 0.38, 18.86, -11.04
+"""The regression of `seems_answered` (benchmarks/not_in_library.py)."""
 RELEVANCE_FEATURES = (
     "question in document",
     "question in window",
@@ -50,6 +54,18 @@ RELEVANCE_FEATURES = (
 def judge_documents(question: str, documents: Sequence[Found], analyze: WordAnalyzer) -> Matrix:
     """Return the probability that each document answers the question `(documents,)`."""
     return judge_rows(describe_documents(question, documents, analyze))
+
+
+def seems_answered(probability: float, similarity: float | None, *, lacks_word: bool) -> bool:
+    """Return whether a library seems to answer a question, which at most 5 of 100 that it answers do not.
+
+    `probability` is the highest of its documents, `similarity` the cosine of the question and the nearest passage by
+    SIMILARITY_ENCODER, and `lacks_word` tells that none of its documents has a word of the subject.
+    """
+    if similarity is None:
+        return probability >= (0.05 if lacks_word else 0.01)
+    odds = _ODDS * math.log(probability / (1 - probability)) + _SIMILARITY * similarity + _CONSTANT
+    return 1 / (1 + math.exp(-odds)) >= (0.3 if lacks_word else 0.12)
 
 
 def judge_rows(rows: Matrix) -> Matrix:

@@ -387,4 +387,5 @@ class Retriever:
             notes=tuple(notes),
             withheld=withheld,
             tops=tops,
+            similarity=max((each.similarity for each in rankings if each.similarity is not None), default=None),
         )
