@@ -123,7 +123,7 @@ def test_subject_in_the_library_is_asked(library: Library, question: str) -> Non
     assert answer.failure is None or answer.failure.kind != "NotInLibrary"
 
 
-@pytest.mark.parametrize("strategy", ["rag", "evidence"])
+@pytest.mark.parametrize("strategy", ["rag", "focused", "brief-context", "evidence"])
 def test_word_of_no_document_is_named_where_a_document_may_answer(
     library: Library, model: ScriptedModel, strategy: str
 ) -> None:

@@ -57,7 +57,7 @@ def judge_documents(question: str, documents: Sequence[Found], analyze: WordAnal
 
 
 def seems_answered(probability: float, similarity: float | None, *, lacks_word: bool) -> bool:
-    """Return whether a library seems to answer a question, which at most 5 of 100 that it answers do not.
+    """Return whether a library seems to answer a question. Of 100 that it answers, about five do not seem so.
 
     `probability` is the highest of its documents, `similarity` the cosine of the question and the nearest passage by
     SIMILARITY_ENCODER, and `lacks_word` tells that none of its documents has a word of the subject.
@@ -69,8 +69,8 @@ def seems_answered(probability: float, similarity: float | None, *, lacks_word: 
 
 
 def judge_rows(rows: Matrix) -> Matrix:
-    """Return the probabilities of rows of `describe_documents`."""
-    return (1 / (1 + np.exp(-_load_forest().predict(rows)))).astype(np.float32)
+    """Return the probabilities of rows of `describe_documents`, none so near 0 or 1 that its odds overflow."""
+    return np.clip(1 / (1 + np.exp(-_load_forest().predict(rows))), 1e-4, 1 - 1e-4).astype(np.float32)
 
 
 def describe_documents(question: str, documents: Sequence[Found], analyze: WordAnalyzer) -> Matrix:
