@@ -123,6 +123,13 @@ def test_subject_in_the_library_is_asked(library: Library, question: str) -> Non
     assert answer.failure is None or answer.failure.kind != "NotInLibrary"
 
 
+@pytest.mark.parametrize(("word", "is_answered"), [("QXZV", True), ("maracas", False)])
+def test_unknown_abbreviation_counts_less_than_a_word(library: Library, word: str, is_answered: bool) -> None:
+    """Documents often write an abbreviation out."""
+    answer = library.ask(f"How many people with {word} have rare events?", strategy="evidence")
+    assert (answer.state == "answered") is is_answered
+
+
 @pytest.mark.parametrize("strategy", ["rag", "focused", "brief-context", "evidence"])
 def test_word_of_no_document_is_named_where_a_document_may_answer(
     library: Library, model: ScriptedModel, strategy: str

@@ -97,6 +97,10 @@ def test_names_that_the_library_uses_are_not_replaced() -> None:
         ("Is a heart attack less familiar?", "myocardial infarction, MI for heart attack"),
         ("Is MI less frequent?", "myocardial infarction for MI"),
         ("mi", ""),
+        (
+            "DOACs in HFrEF",
+            "NOAC, direct oral anticoagulant for DOACs; heart failure with reduced ejection fraction for HFrEF",
+        ),
         ("Does aspirin (acetylsalicylic acid, ASA) help?", ""),
         ("kidney stones", "nephrolithiasis, renal calculi, urolithiasis, renal stone for kidney stones"),
         ("Which weighs more, a case of forty words? " * 8 + "Gleevec", ""),
@@ -113,6 +117,8 @@ def test_question_is_expanded_and_rewritten() -> None:
     assert rewrite(question, names) == "Does imatinib help after a myocardial infarction?"
     assert reword(question, ["A heart attack on imatinib"] * 3) == "Does imatinib help after a heart attack?"
     assert reword(question, ["Nothing on either"]) == question
+    texts = ["ST-segment elevation myocardial infarction", "ST-elevation myocardial infarction"]
+    assert reword("Oxygen in STEMI", texts) == "Oxygen in ST-elevation myocardial infarction"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from epicrisis.corpus.base.chunking import find_sentences
 from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.reading.spellings import list_spellings
 from epicrisis.reading.subject_words import list_subject_words, names_subject
-from epicrisis.retrieval.query_expansion import find_other_names, reword
+from epicrisis.retrieval.query_expansion import find_other_names, is_abbreviation, reword
 from epicrisis.retrieval.record_context import fit_budget, order_by_time
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.retrieval.sentence_ranking import Listing, SentenceRanker
@@ -226,7 +226,9 @@ def _judge_absence(retriever: Retriever, text: str, ranking: Ranking, relevance:
         return Absence(describe_missing(missing_drugs, documents))
     encoder, tops = str(ranking.parameters.get("encoder")), ranking.tops
     similarity = tops.similarity if tops is not None and encoder.startswith(SIMILARITY_ENCODER) else None
-    if relevance is None or seems_answered(relevance, similarity, lacks_word=bool(missing)):
+    # Documents often write an abbreviation out.
+    lacks_word = any(not is_abbreviation(word) for word in missing)
+    if relevance is None or seems_answered(relevance, similarity, lacks_word=lacks_word):
         return Absence(notes=(describe_missing(missing, documents),) if missing else ())
     return Absence(describe_missing(missing, documents) if missing else describe_absence(documents))
 

@@ -44,7 +44,7 @@ class OtherNames:
     def is_ambiguous(self) -> bool:
         """Whether the name is an abbreviation of several things, such as AS."""
         long_forms = [other for other in self.others if not is_abbreviation(other)]
-        return is_abbreviation(self.name) and len({name.split()[0] for name in long_forms}) > 1
+        return is_abbreviation(self.name) and len({re.split(r"[ -]", name)[0] for name in long_forms}) > 1
 
 
 @lru_cache(maxsize=128)
@@ -148,7 +148,7 @@ class Names:
 
     def look_up(self, asked: str, key: tuple[str, ...]) -> tuple[str, ...]:
         """Return the other names of a name as it is written, with its folded words."""
-        return self.by_letters.get(asked) or self.by_words.get(key, ())
+        return self.by_letters.get(asked) or self.by_letters.get(asked.removesuffix("s")) or self.by_words.get(key, ())
 
 
 @cache
