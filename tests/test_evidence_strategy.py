@@ -11,7 +11,8 @@ import pytest
 
 from epicrisis.answering.strategies.evidence import choose_direction
 from epicrisis.core.answers import Answer, Notice, SentencesSelected
-from epicrisis.core.types import Document, Passage, Question, Sentence
+from epicrisis.core.protocols import Vectors
+from epicrisis.core.types import Document, Passage, Question, Scope, Sentence
 from epicrisis.corpus.base.chunking import find_sentences
 from epicrisis.library.core.patients import Roster
 from epicrisis.library.engines.word_index import analyze_words
@@ -35,6 +36,8 @@ DOCUMENTS = (
     Document("no", f"Strokes are frequent. {SENTENCES[1]} Funding was public.", title="No", date="2015"),
     Document("copy", f"Elsewhere it was found: see below.\n{SENTENCES[0]}", title="Copy", date="2018"),
 )
+
+ELSEWHERE = Document("asthma", "The rate of attacks was significantly lower with budesonide (p = 0.01).")
 
 
 def search_of(path: Path, documents: Sequence[Document], **more: Any) -> LibrarySearch:
@@ -88,6 +91,32 @@ def test_study_type_is_that_of_the_article_s_beginning(tmp_path: Path) -> None:
     study = cited["trial"].reference.study
     assert study is not None
     assert study.label == "randomised trial (by its abstract)"
+
+
+class TowardsOne(HashingEncoder):
+    """An encoder to which every question means the text of one document."""
+
+    def encode_queries(self, texts: Sequence[str]) -> Vectors:
+        return super().encode_queries([ELSEWHERE.text for _ in texts])
+
+
+def test_document_found_first_by_meaning_is_among_the_first_three(tmp_path: Path) -> None:
+    outcome = "The {} of diarrhoea was significantly shorter with zinc than with placebo (p = 0.0{})."
+    lines = [outcome.format(name, number) for number, name in enumerate(("duration", "time", "length", "end"), 1)]
+    store = library(tmp_path / "library", [Document("zinc", " ".join(lines)), ELSEWHERE])
+    retriever = Retriever(store, TowardsOne(32, 24), sentences=find_sentences, analyze=analyze_words)
+    asked = Question("What is the effect of zinc compared with placebo on the duration of diarrhoea?")
+    with LibrarySearch(store, retriever, rosters=(Roster(store),)) as search:
+        answer = ask(search, asked, not_in_library="ask")
+    assert [citation.document_id for citation in answer.citations][:3] == ["zinc", "zinc", ELSEWHERE.id]
+
+
+def test_beginning_is_of_the_first_library_with_the_document(tmp_path: Path) -> None:
+    other = Document("yes", "Another text of the same name.")
+    beside = SearchableStore(library(tmp_path / "other", [other, DOCUMENTS[1]]), ENCODER, "papers")
+    with search_of(tmp_path, DOCUMENTS[:1], beside=[beside]) as search:
+        beginnings = search.retriever.read_beginnings(["yes", "no", "nowhere"], Scope())
+    assert [passage.text for passage in beginnings] == [DOCUMENTS[0].text, DOCUMENTS[1].text]
 
 
 def test_near_duplicate_is_shown_once_and_contradiction_is_kept(tmp_path: Path) -> None:

@@ -123,6 +123,12 @@ def test_subject_in_the_library_is_asked(library: Library, question: str) -> Non
     assert answer.failure is None or answer.failure.kind != "NotInLibrary"
 
 
+def test_brand_of_no_document_is_missing_however_near_the_rest(library: Library) -> None:
+    answer = library.ask("Does Gleevec reduce cardiovascular events in people with obesity?", strategy="evidence")
+    assert answer.failure is not None
+    assert answer.failure.message == "nothing on “Gleevec” in 2 documents"
+
+
 @pytest.mark.parametrize(("word", "is_answered"), [("QXZV", True), ("maracas", False)])
 def test_unknown_abbreviation_counts_less_than_a_word(library: Library, word: str, is_answered: bool) -> None:
     """Documents often write an abbreviation out."""

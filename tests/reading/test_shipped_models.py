@@ -12,6 +12,7 @@ from epicrisis.core.types import Passage
 from epicrisis.corpus.base.chunking import find_sentences
 from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.reading.ranker import FEATURES, load_ranker
+from epicrisis.reading.relevance import load_relevance
 from epicrisis.retrieval.sentence_ranking import SentenceRanker
 
 WEIGHTS = files("epicrisis.reading") / "weights"
@@ -37,6 +38,12 @@ def test_shipped_files_are_those_of_the_card() -> None:
 
 def test_shipped_ranker_was_trained_with_the_features_of_this_version() -> None:
     assert load_ranker().forest.features == FEATURES
+
+
+def test_no_document_is_so_sure_that_its_odds_overflow() -> None:
+    """The trees end in at most these sums, and 16 bits of a float32 are left beside 1."""
+    values = load_relevance().value
+    assert -15 < values.min(axis=1).sum() < values.max(axis=1).sum() < 15
 
 
 def test_result_comes_before_aim_and_method() -> None:

@@ -97,6 +97,7 @@ def test_names_that_the_library_uses_are_not_replaced() -> None:
         ("Is a heart attack less familiar?", "myocardial infarction, MI for heart attack"),
         ("Is MI less frequent?", "myocardial infarction for MI"),
         ("mi", ""),
+        ("Does measles cause blindness?", "rubeola for measles; visual loss for blindness"),
         (
             "DOACs in HFrEF",
             "NOAC, direct oral anticoagulant for DOACs; heart failure with reduced ejection fraction for HFrEF",

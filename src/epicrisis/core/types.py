@@ -297,7 +297,7 @@ class SearchTops:
     titles: Mapping[str, str]
     """The title of each document, by its id."""
     similarity: float | None = None
-    """Of the question and the nearest passage, in the unit of the encoder. None if several encoders searched."""
+    """Of the question and the nearest passage, in the unit of the encoder that the ranking names."""
 
 
 @dataclass(frozen=True, slots=True)

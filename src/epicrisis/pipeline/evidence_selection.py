@@ -167,7 +167,7 @@ def rank_sentences(
         sentences = ranker.rank(text, passages, k, ranking.ranks, listing)
     else:
         # The preferred may be far below the best.
-        listing = None if listing is None else replace(listing, least=0.0, gap=math.inf, nearest="")
+        listing = None if listing is None else replace(listing, least=0.0, gap=math.inf)
         pool = ranker.rank(text, passages, k * POOL_TIMES, ranking.ranks, listing)
         sentences = prefer_sentences(pool, settings.prefer, settings.prefer_mode, k)
     return replace(sentences, tops=ranking.tops)
@@ -295,9 +295,6 @@ class Absence:
     reason: str = ""
     notes: tuple[str, ...] = ()
     """Words of the question that no document has, although some may answer."""
-
-
-NO_ABSENCE = Absence()
 
 
 @dataclass(frozen=True, slots=True)

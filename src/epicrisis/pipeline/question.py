@@ -23,7 +23,7 @@ from epicrisis.library.core.patients import MIXED_NOTICE
 from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.models.chat.loading import ask_ahead
 from epicrisis.pipeline import components, evidence_selection
-from epicrisis.pipeline.evidence_selection import NO_ABSENCE, Absence, EvidenceSearch, TimeRestriction
+from epicrisis.pipeline.evidence_selection import Absence, EvidenceSearch, TimeRestriction
 from epicrisis.pipeline.opening import OpenParts
 from epicrisis.pipeline.overrides import RunOverrides, apply_overrides, without_narrowing
 from epicrisis.pipeline.question_evidence import build_context, find_time_restriction
@@ -128,7 +128,7 @@ class AskedQuestion:
         is_searched = self.has_library and self.strategy.needs_model and self.overrides.ranking is None
         is_checked = is_searched and not self.question.options
         if not (is_checked and evidence_selection.checks_absence(self.parts.settings, self.question.text, self.scope)):
-            return NO_ABSENCE
+            return Absence()
         return await self.parts.search_evidence(EvidenceSearch.find_absence, self.question.text, self.scope)
 
     async def _run_strategy(self, context: Context, facts: FactAnswer, passages: Mapping[str, Passage]) -> Answer:

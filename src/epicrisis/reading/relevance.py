@@ -69,8 +69,8 @@ def seems_answered(probability: float, similarity: float | None, *, lacks_word: 
 
 
 def judge_rows(rows: Matrix) -> Matrix:
-    """Return the probabilities of rows of `describe_documents`, none so near 0 or 1 that its odds overflow."""
-    return np.clip(1 / (1 + np.exp(-_load_forest().predict(rows))), 1e-4, 1 - 1e-4).astype(np.float32)
+    """Return the probabilities of rows of `describe_documents`."""
+    return (1 / (1 + np.exp(-load_relevance().predict(rows)))).astype(np.float32)
 
 
 def describe_documents(question: str, documents: Sequence[Found], analyze: WordAnalyzer) -> Matrix:
@@ -153,5 +153,5 @@ def _highest(values: Matrix) -> float:
 
 
 @cache
-def _load_forest() -> Forest:
+def load_relevance() -> Forest:
     return Forest.from_bytes((files(__package__) / "weights" / "relevance.npz").read_bytes())

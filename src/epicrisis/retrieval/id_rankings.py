@@ -110,8 +110,6 @@ class TopDocuments:
     bm25: tuple[str, ...]
     passage_ids: Mapping[str, str]
     """The best passage of each document, by document id."""
-    similarity: float | None
-    """Of the question and the nearest passage, by the encoder. None if several encoders searched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +127,7 @@ class IdRanking:
     """Retracted documents that were left out, with their best rank."""
     tops: TopDocuments | None = None
     similarity: float | None = None
-    """Of the question and the nearest passage, by one encoder. None for a search by words."""
+    """Of the question and the nearest passage, in the unit of the encoder. None for a search by words."""
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -177,7 +175,7 @@ class IdRanking:
             titles = {}
             for document_id, passage_id in titled.items():
                 titles[document_id] = passages[passage_id].title if passage_id in passages else ""
-            tops = SearchTops(self.tops.dense, self.tops.bm25, titles, self.tops.similarity)
+            tops = SearchTops(self.tops.dense, self.tops.bm25, titles, self.similarity)
         return Ranking(build_hits(present), self.retriever, self.parameters, notes, tops)
 
 
@@ -194,20 +192,14 @@ def rank_for_documents(rank: Callable[[int], IdRanking], k: int, depth: int | No
 def list_tops(rankings: Iterable[IdRanking]) -> TopDocuments:
     """Return the first TOP_DOCUMENTS documents by vectors and by words. Several rankings of one kind are fused."""
     passage_ids: dict[str, str] = {}
-    similarities = list[float]()
-    encoders = set[str]()
     documents: dict[bool, list[list[str]]] = {True: [], False: []}
     for ranking in rankings:
         document_ids = ranking.document_ids
-        if ranking.similarity is not None:
-            similarities.append(ranking.similarity)
-            encoders.add(str(ranking.parameters["encoder"]))
         documents[ranking.retriever == "bm25"].append(list(dict.fromkeys(document_ids)))
         for document_id, passage_id in zip(document_ids, ranking.ids, strict=True):
             passage_ids.setdefault(document_id, passage_id)
     dense, bm25 = (_fuse_documents(documents[by_words]) for by_words in (False, True))
-    similarity = max(similarities) if len(encoders) == 1 else None
-    return TopDocuments(dense, bm25, {id_: passage_ids[id_] for id_ in dict.fromkeys((*dense, *bm25))}, similarity)
+    return TopDocuments(dense, bm25, {id_: passage_ids[id_] for id_ in dict.fromkeys((*dense, *bm25))})
 
 
 def _fuse_documents(rankings: Sequence[Sequence[str]]) -> tuple[str, ...]:

@@ -159,10 +159,10 @@ class Retriever:
 
     def read_beginnings(self, document_ids: Sequence[str], scope: Scope) -> tuple[Passage, ...]:
         """Return the first passage of each of these documents, of the first store that has it."""
-        wanted = [f"{id_}#0" for id_ in document_ids]
+        passage_ids = [f"{id_}#0" for id_ in document_ids]
         beginnings: dict[str, Passage] = {}
         for store in self._stores(scope):
-            beginnings = store.fetch(wanted) | beginnings
+            beginnings = store.fetch(passage_ids) | beginnings
         return tuple(beginnings.values())
 
     def search(self, text: str, k: int, by: SearchMode, scope: Scope, count: CountUnit) -> Ranking:
