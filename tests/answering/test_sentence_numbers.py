@@ -337,7 +337,7 @@ def test_claims_of_degenerate_reply_cite_nearest_sentences() -> None:
     assert [claim.citations for claim in answer.claims] == [(1,), (2,)]
     (notice,) = asked.of(Notice)
     assert notice.kind == "degenerate-choice"
-    assert notice.message.startswith("rag: the reply names the first 2 of 6 sentences")
+    assert notice.message.startswith("rag: the model named the first 2 of 6 sentences")
     assert "(s2, s5)" in notice.message
 
 

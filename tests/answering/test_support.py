@@ -16,6 +16,7 @@ from epicrisis.core.protocols import SupportScore, Verifier
 from epicrisis.core.types import AnswerState, Passage, Question, Sentence, SupportCheck, SupportState, UnsupportedPolicy
 from epicrisis.corpus.base.chunking import find_sentences
 from epicrisis.library.engines.word_index import analyze_words
+from epicrisis.retrieval.sentence_ranking import SentenceRanker
 from tests.support.scorers import TermOverlapVerifier
 from tests.support.strategies import OPEN_QUESTION
 
@@ -324,17 +325,33 @@ def test_claim_cites_a_result_with_its_direction_and_half_of_its_outcome() -> No
         assert [(len(answer.citations), one.support) for one in answer.claims] == [(count, "not-checked")]
 
 
-def test_nearest_result_is_named_where_no_claim_cites_one() -> None:
-    events: list[Event] = []
-    documents = documents_of(AIM, "Stroke was rarer with aspirin than with placebo (p = 0.01).")
+def test_nearest_results_are_shown_where_no_claim_cites_one() -> None:
+    result = "Stroke was rarer with aspirin than with placebo (p = 0.01)."
+    documents = documents_of(AIM, result)
+    nearest: list[list[str]] = []
     for claim in ("Yes.", "Stroke was rarer with aspirin than with placebo."):
-        asyncio.run(check_answer(answer_of(claim, citations=[]), "rules", "withhold", None, events.append, documents))
-    (notice,) = events
-    assert isinstance(notice, Notice)
-    assert notice.message == (
-        "no claim cites a sentence; the nearest result that was read: “Stroke was rarer with aspirin than with placebo "
-        "(p = 0.01).” (Aspirin trial)"
+        answer = answer_of(claim, citations=[])
+        answer = asyncio.run(check_answer(answer, "rules", "withhold", None, print, documents))
+        nearest.append([citation.quotation for citation in answer.nearest])
+        assert [citation.quotation for citation in answer.shown_citations] == [result]
+    assert nearest == [[result], []]
+
+
+def test_nearest_results_begin_with_that_of_the_claim_and_hold_no_method() -> None:
+    of_question = "Stroke was rarer with aspirin than with placebo (p = 0.01)."
+    of_claim = "Hip fractures were fewer with oestrogen, hazard ratio 0.61."
+    documents = documents_of(
+        AIM, "Stroke patients aged 50 to 70 years from 20 centres, with placebo for a year.", of_question, of_claim
     )
+    ranker = SentenceRanker(None, find_sentences, analyze_words)
+
+    async def rank(text: str, k: int) -> Sequence[Sentence]:
+        return ranker.rank(text, documents.passages, k).sentences
+
+    documents = replace(documents, rank=rank)
+    answer = replace(answer_of("Hip fractures become less frequent.", citations=[]), question=Question("Stroke?"))
+    answer = asyncio.run(check_answer(answer, "rules", "withhold", None, print, documents))
+    assert [(one.number, one.quotation) for one in answer.nearest] == [(1, of_claim), (2, of_question)]
 
 
 def test_method_is_refused_by_its_form_and_place_in_an_abstract() -> None:
@@ -351,7 +368,7 @@ def test_method_is_refused_by_its_form_and_place_in_an_abstract() -> None:
 def test_cited_result_on_something_else_is_refused() -> None:
     answer = choose("Aspirin helps adults sleep.", "Fever was higher in adults in winter.", TRIAL)
     assert answer.citations == ()
-    assert answer.claims[0].reason == "no sentence of the documents states this as a result"
+    assert answer.claims[0].reason == "no sentence was found that shows it"
 
 
 def test_chosen_sentence_that_says_the_opposite_withholds_the_claim() -> None:
@@ -364,7 +381,7 @@ def test_claim_without_a_result_on_its_subject_cites_nothing_and_is_marked() -> 
     answer = choose("Aspirin reduces pain.", AIM, AIM, "Fever was higher in winter.")
     (claim,) = answer.claims
     assert (answer.state, answer.text, answer.citations) == ("answered", "Aspirin reduces pain.", ())
-    assert (claim.support, claim.reason) == ("not-checked", "no sentence of the documents states this as a result")
+    assert (claim.support, claim.reason) == ("not-checked", "no sentence was found that shows it")
 
 
 def test_claim_on_a_drug_that_no_document_names_is_withheld() -> None:

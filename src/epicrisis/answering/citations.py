@@ -179,7 +179,7 @@ def settle_study_types(answer: Answer, passages: Sequence[Passage]) -> Answer:
     withheld = answer.withheld
     if withheld is not None:
         withheld = replace(withheld, citations=settle(withheld.citations))
-    return replace(answer, citations=settle(answer.citations), withheld=withheld)
+    return replace(answer, citations=settle(answer.citations), nearest=settle(answer.nearest), withheld=withheld)
 
 
 def build_citation(number: int, quotation: Quotation, passage: Passage) -> Citation:

@@ -38,12 +38,16 @@ RULES, VERBATIM = "rules", "verbatim"
 """Values of `Claim.checked_by` without a verifier."""
 CHOICES = 5
 """The best sentences of the documents among which one is chosen for a claim."""
+NEAREST = 3
+"""Results at most that are shown where no claim cites a sentence."""
 SAME_SUBJECT = 0.5
 """Share of a claim's words below which no other sentence is read for it, and of the question's for "It does"."""
 SAME_CLAIM = 0.8
 """Share of a claim's words that a sentence which does not by itself support it, or its title, has."""
 RESULT = 0.5
-"""The least probability that a sentence of an abstract is a result or a conclusion."""
+"""The least probability that a sentence of an abstract that a claim cites is a result or a conclusion."""
+NEAR_RESULT = 0.2
+"""The least one of a sentence that is shown beside an answer without citations."""
 ABSTRACT = range(4, SHORT_DOCUMENT)
 """The number of sentences of an abstract, whose place tells what they are. Guidelines and textbooks are longer."""
 LONG_WORD = 4
@@ -57,7 +61,7 @@ _EXCLUDES = re.compile(
 _OPTION = re.compile(r"\W*+(?:[A-Z]\b\W*+)?(?:yes|no|maybe)?\W*+", re.IGNORECASE)
 """A claim that only repeats an option: `B`, `A. yes`, `No.`"""
 NO_SENTENCE = "it cites no sentence that stands in a document"
-NO_RESULT = "no sentence of the documents states this as a result"
+NO_PROOF = "no sentence was found that shows it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,7 @@ class GivenDocuments:
     split: Callable[[str], Iterable[tuple[int, int]]]
     """Return the places of the sentences of a text."""
 
-    def may_be_result(self, citation: Citation) -> bool:
+    def may_be_result(self, citation: Citation, least: float) -> bool:
         """Return whether a sentence may be a result or conclusion, by its words and its place in an abstract.
 
         In a text that is no abstract any sentence may be one.
@@ -85,7 +89,7 @@ class GivenDocuments:
             return True
         place = sum(start < citation.start for start in starts)
         (row,) = classify_places([(citation.quotation, min(place, len(starts) - 1), len(starts))])
-        return float(sum(row[ROLES.index(role)] for role in STATES_RESULTS)) >= RESULT
+        return float(sum(row[ROLES.index(role)] for role in STATES_RESULTS)) >= least
 
     def read(self, document_id: str) -> str:
         """Return what was read of a document."""
@@ -215,12 +219,12 @@ def _is_same_place(citation: Citation, other: Citation) -> bool:
     return (citation.document_id, citation.start, citation.end) == (other.document_id, other.start, other.end)
 
 
-def is_result(citation: Citation, documents: GivenDocuments | None) -> bool:
+def is_result(citation: Citation, documents: GivenDocuments | None, least: float = RESULT) -> bool:
     """Return whether a cited sentence may state a result: it is no title, aim, method or funding."""
     (heading,) = find_headings([(citation.quotation, citation.reference.section)])
     if citation.in_title or not states_result(citation.quotation, heading):
         return False
-    return documents is None or documents.may_be_result(citation)
+    return documents is None or documents.may_be_result(citation, least)
 
 
 async def check_answer(
@@ -242,18 +246,21 @@ async def check_answer(
     with span("verify", {"epicrisis.claims": len(answer.claims)}):
         checked = await _check_claims(answer, unsupported, verifier, emit, documents)
         if documents is not None and checked.state == "answered" and not checked.citations:
-            await _name_nearest(checked, documents, emit)
+            checked = replace(checked, nearest=await _find_nearest(checked, documents))
     return checked
 
 
-async def _name_nearest(answer: Answer, documents: GivenDocuments, emit: Callable[[Event], None]) -> None:
-    """Name the best result sentence on the question that was read, since no claim cites one."""
-    for sentence in await documents.rank(answer.question.text, CHOICES):
-        if is_result(_cite_sentence(1, sentence), documents):
-            title = f" ({sentence.passage.title})" if sentence.passage.title else ""
-            nearest = f"the nearest result that was read: “{sentence.text}”{title}"
-            emit(Notice("support", f"no claim cites a sentence; {nearest}"))
-            return
+async def _find_nearest(answer: Answer, documents: GivenDocuments) -> tuple[Citation, ...]:
+    """Return the best sentence on each claim, and those on the question, that may state a result."""
+    found: dict[tuple[str, int], Citation] = {}
+    claims = [(claim.text, 1) for claim in answer.claims if has_words(claim)]
+    for text, count in (*claims, (answer.question.text, NEAREST)):
+        sentences = [_cite_sentence(0, sentence) for sentence in await documents.rank(text, CHOICES)]
+        results = [citation for citation in sentences if is_result(citation, documents, NEAR_RESULT)]
+        for citation in results[:count]:
+            found.setdefault((citation.document_id, citation.start), citation)
+    nearest = list(found.values())[:NEAREST]
+    return tuple(replace(citation, number=number) for number, citation in enumerate(nearest, 1))
 
 
 def _cite_sentence(number: int, sentence: Sentence) -> Citation:
@@ -329,7 +336,7 @@ async def _check_claim(claim: Claim, tools: _Check) -> Claim:
     if named or tools.documents is None:
         return checked
     # A quotation that stands in no document remains: `unverified = "keep"` shows it as not found.
-    return replace(claim, citations=(), reason=NO_RESULT) if evidence else replace(claim, reason=NO_SENTENCE)
+    return replace(claim, citations=(), reason=NO_PROOF) if evidence else replace(claim, reason=NO_SENTENCE)
 
 
 def _find_opposites(claims: Sequence[Claim]) -> list[Claim]:

@@ -138,9 +138,8 @@ async def _name_nearest(
         changed.append(claim)
     m = len({number for claim in claims for number in claim.sentences})
     message = (
-        f"{stage}: the reply names the first {agree(m, '', f'{m} ')}of {count_noun(len(texts), 'sentence')}, "
-        f"which {agree(m, 'is', 'are')} not the best; its claims cite "
-        f"the sentences nearest to them instead ({', '.join(nearest)})"
+        f"{stage}: the model named the first {agree(m, '', f'{m} ')}of {count_noun(len(texts), 'sentence')}, whatever "
+        f"they say; the program chose the nearest instead ({', '.join(nearest)})"
     )
     context.emit(Notice("degenerate-choice", message))
     return changed

@@ -351,6 +351,9 @@ class Answer(NotebookDisplay):
     """The answer sentence by sentence, each with its citations. Empty for strategies without documents."""
     withheld_claims: tuple[Claim, ...] = ()
     """Doubtful claims of the model, each with the reason. They are no part of the answer."""
+    nearest: tuple[Citation, ...] = ()
+    """The best results on the question that were read, numbered from 1, where no claim cites a sentence. They prove no
+    claim."""
     margin: VoteMargin | None = None
     """The count of isolated votes. None for other answers."""
     conflicts: tuple[Conflict, ...] = ()
@@ -366,6 +369,12 @@ class Answer(NotebookDisplay):
     def model_state(self) -> AnswerState:
         """The state of the chat model's own answer. It differs from `state` if only the computed answer stands."""
         return self.state if self.model_outcome is None else self.model_outcome.state
+
+    @property
+    def shown_citations(self) -> tuple[Citation, ...]:
+        """What a reader is shown: the citations of the withheld answer and of the answer, or else `nearest`."""
+        withheld = () if self.withheld is None else self.withheld.citations
+        return (*withheld, *self.citations) or self.nearest
 
     @property
     def studies(self) -> tuple[StudyRow, ...]:

@@ -146,8 +146,7 @@ class AskedQuestion:
 
     async def _settle_study_types(self, answer: Answer, passages: Iterable[Passage]) -> Answer:
         """Return the answer with the study type of each source, from its beginning or any passage that was read."""
-        cited = (*answer.citations, *(answer.withheld.citations if answer.withheld else ()))
-        ids = tuple(dict.fromkeys(citation.document_id for citation in cited))
+        ids = tuple(dict.fromkeys(citation.document_id for citation in answer.shown_citations))
         beginnings: tuple[Passage, ...] = ()
         if ids and self.has_library:
             beginnings = await self.parts.search_evidence(EvidenceSearch.read_beginnings, ids, self.scope)

@@ -41,6 +41,7 @@ SUPPORT_LABELS: Mapping[SupportState, str] = {
 """What is printed of a claim, and of a source for the claims that cite it."""
 _WORST_FIRST: tuple[SupportState, ...] = ("contradicted", "not-checked", "supported")
 CHOSEN = "chosen by the program"
+NEAREST = "nearest result, cited by no claim"
 SUPPORT_NOTICE = (
     "“Supported” and “contradicted” are read by a program, which may be wrong: read the sentences. “Not checked” says "
     "that it could not tell."
@@ -229,6 +230,8 @@ def describe_check(answer: Answer, citation: Citation) -> str:
     """Return what was checked of a source, in words: the support of its claims, and who chose it."""
     if not citation.verified:
         return "NOT found in its document"
+    if citation in answer.nearest:
+        return NEAREST
     facts = [SUPPORT_LABELS[judge_support(answer, citation.number)]]
     if citation.in_title:
         facts.append("its title")
@@ -340,8 +343,7 @@ def _list_sources(answer: Answer, *, with_places: bool) -> AnswerSection:
     visible = tuple(citation for citation in answer.citations if citation.number not in tabled)
     if answer.strategy == EVIDENCE:
         return AnswerSection("Sentences", list_sentences(visible))
-    citations = answer.withheld.citations if answer.withheld is not None else visible
-    heading = "Sources" if answer.withheld is None else "Sources that the model named"
+    citations = answer.withheld.citations if answer.withheld is not None else visible or answer.nearest
     by_document: dict[str, list[Citation]] = {}
     for citation in citations:
         by_document.setdefault(citation.document_id, []).append(citation)
@@ -349,7 +351,14 @@ def _list_sources(answer: Answer, *, with_places: bool) -> AnswerSection:
     entries: list[SourceEntry] = []
     for id_, group in by_document.items():
         entries.append(_describe_source(answer, group, same.get(id_, ""), with_places=with_places))
-    return AnswerSection(heading, tuple(entries))
+    return AnswerSection(name_sources(answer), tuple(entries))
+
+
+def name_sources(answer: Answer, kind: str = "Sources") -> str:
+    """Return the heading above the shown sources. `kind`: what sources of the answer are called."""
+    if answer.withheld is not None:
+        return f"{kind} that the model named"
+    return kind if answer.citations else "Nearest results"
 
 
 def group_citations(citations: Iterable[Citation]) -> StudyGroups:
@@ -389,9 +398,11 @@ def _describe_source(
     details += [f"{name}: {text}" for name, text in dict(fact for each in shown for fact in each.facts).items()]
     for citation, words in zip(citations, shown, strict=True):
         number = f"[{citation.number}] " if len(citations) > 1 else ""
+        # The heading says of all of them that they are the nearest results.
+        check = "" if answer.nearest else describe_check(answer, citation)
         place = words.place if citation.verified and not with_places else ""
-        facts = f"{describe_check(answer, citation)}{f', {place}' if place else ''}"
-        details.append(f"{number}“{words.quotation}” ({facts})")
+        facts = ", ".join(filter(None, (check, place)))
+        details.append(f"{number}“{words.quotation}”{f' ({facts})' if facts else ''}")
         if with_places:
             details.append(words.offsets)
     label = "".join(f"[{citation.number}]" for citation in citations)

@@ -39,7 +39,11 @@ def list_warnings(answer: Answer) -> Iterable[str]:
         yield "The chat model's words cite nothing: do not rely on them."
         return
     if not answer.citations:
-        yield "It cites nothing: do not rely on it."
+        yield (
+            "It cites nothing: compare it with the nearest results that were read."
+            if answer.nearest
+            else "It cites nothing: do not rely on it."
+        )
         return
     if _denies_chosen_option(answer):
         yield "It says that the documents do not answer the question, and yet it chose an option."

@@ -17,7 +17,6 @@ from epicrisis.core.answers import Answer, Citation
 from epicrisis.core.printable import printable, printable_json
 from epicrisis.core.references import Reference, build_reference
 from epicrisis.core.types import ArticleMark, Document, Passage
-from epicrisis.report.study_table import list_shown_citations
 
 _MARKED_NOTE = "This article is marked: {}"
 _LATEX = {
@@ -136,7 +135,7 @@ def parse_name(name: str, *, is_group: bool = False) -> PersonName:
 
 def list_answer_sources(answer: Answer) -> tuple[CitedSource, ...]:
     """Return the cited documents of an answer in the order of their first citation, with all sentences cited."""
-    citations = list_shown_citations(answer)
+    citations = answer.shown_citations
     by_document: dict[str, list[Citation]] = {}
     for citation in citations:
         by_document.setdefault(citation.document_id, []).append(citation)

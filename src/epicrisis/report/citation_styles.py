@@ -25,7 +25,6 @@ from epicrisis.report.citation_files import (
     list_passage_sources,
     make_csl_item,
 )
-from epicrisis.report.study_table import list_shown_citations
 
 STYLE_NAMES: Mapping[CitationStyle, str] = {"vancouver": "Vancouver", "ama": "AMA", "apa": "APA"}
 _LOCALE = "en-US"
@@ -114,7 +113,7 @@ def list_answer_references(answer: Answer, style: CitationStyle) -> AnswerSectio
 
     Raises InputError without the extra `citations`.
     """
-    citations = list_shown_citations(answer)
+    citations = answer.shown_citations
     labels: dict[str, str] = {}
     for citation in citations:
         labels[citation.document_id] = labels.get(citation.document_id, "") + f"[{citation.number}]"

@@ -49,11 +49,6 @@ _COLUMNS = (
 )
 
 
-def list_shown_citations(answer: Answer) -> tuple[Citation, ...]:
-    """Return the citations that a reader is shown: those of the withheld answer of the model, and of the answer."""
-    return answer.citations if answer.withheld is None else (*answer.withheld.citations, *answer.citations)
-
-
 def build_study_table(answer: Answer, passages: Iterable[Passage]) -> tuple[StudyRow, ...]:
     """Return one row for each cited study, in the order of the first citation. See `study_identity` for what is one.
 
@@ -63,7 +58,7 @@ def build_study_table(answer: Answer, passages: Iterable[Passage]) -> tuple[Stud
     for passage in sorted(passages, key=lambda passage: (passage.document_id, passage.start)):
         texts.setdefault(passage.document_id, []).append(passage)
     tabled = list_computed_numbers(answer)
-    shown = [citation for citation in list_shown_citations(answer) if citation.number not in tabled]
+    shown = [citation for citation in answer.shown_citations if citation.number not in tabled]
     studies = group_citations(shown)
     by_study: dict[str, list[Citation]] = {}
     for citation in shown:

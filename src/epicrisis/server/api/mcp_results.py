@@ -16,7 +16,6 @@ from epicrisis.core.references import build_reference
 from epicrisis.core.types import AnswerState, ArticleMark, Hit, Passage, Ranking, Scope, SupportState
 from epicrisis.report.answer_content import AnswerContent, build_answer_content, describe_check
 from epicrisis.report.shown_citation import show_citation
-from epicrisis.report.study_table import list_shown_citations
 
 URI_SCHEME = "epicrisis"
 
@@ -179,7 +178,7 @@ def describe_passage(passage: Passage, scope: Scope) -> str:
 def build_tool_answer(answer: Answer) -> ToolAnswer:
     """Return the result of a question."""
     content = build_answer_content(answer)
-    citations = list_shown_citations(answer)
+    citations = answer.shown_citations
     claims: list[ToolClaim] = []
     for claim in answer.claims:
         claims.append(
@@ -248,7 +247,7 @@ def describe_answer(answer: Answer) -> str:
     """
     content = build_answer_content(answer)
     lines = [*_verdict_lines(content)]
-    citations = list_shown_citations(answer)
+    citations = answer.shown_citations
     for section in content.sections:
         lines += ["", section.heading, *([section.lead] if section.lead else [])]
         for entry in section.entries:

@@ -18,10 +18,10 @@ from epicrisis.report.answer_content import (
     describe_check,
     describe_marks,
     label_support,
+    name_sources,
 )
 from epicrisis.report.answer_files import escape_markdown
 from epicrisis.report.shown_citation import show_citation
-from epicrisis.report.study_table import list_shown_citations
 from epicrisis.server.libraries.question_completion import CompletedQuestion
 
 
@@ -92,10 +92,10 @@ def write_reply(answer: Answer, completed: CompletedQuestion, page: str, unused:
         writer.add_line(f"**Warning:** {escape_markdown(warning)}")
     for remark in content.remarks:
         writer.add_line(escape_markdown(remark))
-    citations = list_shown_citations(answer)
+    citations = answer.shown_citations
     if citations:
         writer.add_line()
-        writer.add_line("**Sentences**" if answer.strategy == EVIDENCE else "**Sources**")
+        writer.add_line(f"**{'Sentences' if answer.strategy == EVIDENCE else name_sources(answer)}**")
         writer.add_line()
     for citation in citations:
         check = "" if answer.strategy == EVIDENCE else describe_check(answer, citation)

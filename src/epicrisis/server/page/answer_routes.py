@@ -12,7 +12,6 @@ from starlette.responses import RedirectResponse, Response
 
 from epicrisis.core.printable import printable
 from epicrisis.report.answer_content import describe_check, judge_support
-from epicrisis.report.study_table import list_shown_citations
 from epicrisis.server.base.http_errors import AnswerRemoved, NotFound
 from epicrisis.server.base.users import Caller, CurrentCaller
 from epicrisis.server.libraries.reading import LibraryReader
@@ -65,7 +64,7 @@ class AnswerPages:
                 raise NotFound("the library of this answer is not served, so who may read the record is not known")
             return stored
         await self.reader.access.check(caller, "answer", library, stored.patient, stored.reason)
-        documents = [citation.document_id for citation in list_shown_citations(stored.answer)]
+        documents = [citation.document_id for citation in stored.answer.shown_citations]
         await self.reader.access.record(caller, "answer", library, stored.patient, documents, stored.reason)
         return stored
 

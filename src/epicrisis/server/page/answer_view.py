@@ -27,10 +27,11 @@ from epicrisis.report.answer_content import (
     describe_choice,
     judge_support,
     label_support,
+    name_sources,
 )
 from epicrisis.report.computed_table import HEADING
 from epicrisis.report.shown_citation import show_citation
-from epicrisis.report.study_table import build_study_table, list_shown_citations
+from epicrisis.report.study_table import build_study_table
 from epicrisis.server.page.evidence_map import EvidenceMap, build_evidence_map, list_ranked_passages
 from epicrisis.server.page.patient_view import list_time_messages
 from epicrisis.server.page.plain_words import leave_out_commands
@@ -125,7 +126,7 @@ class AnswerPageView:
     def sources_name(self) -> str:
         """What the cited documents are, for the heading above them."""
         kinds = {sentence.is_note for study in self.studies for sentence in study.sentences}
-        return "Sources" if len(kinds) > 1 else "Notes" if True in kinds else "Studies"
+        return name_sources(self.answer, "Sources" if len(kinds) > 1 else "Notes" if True in kinds else "Studies")
 
     @property
     def settings(self) -> str:
@@ -138,7 +139,7 @@ def build_answer_view(stored: StoredAnswer) -> AnswerPageView:
     answer = stored.answer
     content = build_answer_content(answer)
     passages = (*stored.passages, *list_ranked_passages(answer))
-    citations = [_view_citation(stored, citation, passages) for citation in list_shown_citations(answer)]
+    citations = [_view_citation(stored, citation, passages) for citation in answer.shown_citations]
     is_mixed = len({citation.check for citation in citations if citation.is_verified}) > 1
     by_number: dict[int, CitationView] = {}
     for citation in citations:

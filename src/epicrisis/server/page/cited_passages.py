@@ -8,7 +8,7 @@ from epicrisis.core.answers import Citation
 from epicrisis.core.references import list_page_starts
 from epicrisis.core.studies import StudyRow
 from epicrisis.core.types import Passage
-from epicrisis.report.study_table import build_study_table, list_shown_citations
+from epicrisis.report.study_table import build_study_table
 from epicrisis.server.base.http_errors import NotFound
 from epicrisis.server.libraries.reading import read_documents
 from epicrisis.server.libraries.resources import OpenLibrary
@@ -27,7 +27,7 @@ CHANGED = "The document in the library has changed since this answer. You see th
 
 def find_citation(stored: StoredAnswer, number: int) -> Citation:
     """Return the citation with this number. Raises NotFound."""
-    for citation in list_shown_citations(stored.answer):
+    for citation in stored.answer.shown_citations:
         if citation.number == number:
             return citation
     raise NotFound("the answer has no source of this number")
@@ -47,7 +47,7 @@ def find_ranked(stored: StoredAnswer, rank: int) -> tuple[str, Highlight]:
     if not 1 <= rank <= len(ranked):
         raise NotFound("the ranking has no such place")
     passage_id, document_id, _ = ranked[rank - 1]
-    for citation in list_shown_citations(stored.answer):
+    for citation in stored.answer.shown_citations:
         if citation.document_id == document_id and passage_id in ("", citation.passage_id):
             return document_id, build_highlight(citation)
     passages = {passage.id: passage for passage in list_ranked_passages(stored.answer)}
@@ -92,7 +92,7 @@ async def open_document(
 
 def list_document_ids(stored: StoredAnswer) -> list[str]:
     """Return the ids of all documents that the page of an answer can open. A place in this list names a document."""
-    cited = [citation.document_id for citation in list_shown_citations(stored.answer)]
+    cited = [citation.document_id for citation in stored.answer.shown_citations]
     stored_ids = [passage.document_id for passage in stored.passages]
     ranked = [document_id for _, document_id, _ in list_ranked_documents(stored.answer)]
     return list(dict.fromkeys((*cited, *stored_ids, *ranked)))

@@ -17,7 +17,6 @@ from epicrisis.core.printable import count_noun, printable, shorten
 from epicrisis.core.question_options import first_same_option
 from epicrisis.core.references import name_document
 from epicrisis.core.types import CharacterSpan, CountUnit, Passage, SearchTops
-from epicrisis.report.study_table import list_shown_citations
 
 PartVerdict: TypeAlias = Literal["supports", "contradicts", "relevant", "nothing", "failed", "unread"]
 """What a part said about the answer, or what a document says that was read without parts."""
@@ -185,7 +184,7 @@ def _place_cells(answer: Answer) -> tuple[StripCell, ...]:
 def _find_citations(answer: Answer, document_id: str, place: CharacterSpan | None) -> tuple[int, ...]:
     """Return the numbers of the citations of a document that touch this place of it, or of all without a place."""
     numbers: list[int] = []
-    for citation in list_shown_citations(answer):
+    for citation in answer.shown_citations:
         touches = place is None or (citation.start < place[1] and place[0] < citation.end)
         if citation.document_id == document_id and touches:
             numbers.append(citation.number)

@@ -18,7 +18,6 @@ from epicrisis.core.dates import TimeRange
 from epicrisis.core.printable import printable
 from epicrisis.core.types import Passage
 from epicrisis.records.fact_questions.record import PatientFacts, read_fact_record
-from epicrisis.report.study_table import list_shown_citations
 from epicrisis.retrieval.hospital_stays import HospitalStay, NoteTime, format_day, group_stays
 from epicrisis.server.libraries.reading import NoteEntry, PatientNotes
 from epicrisis.server.page.measured_answers import (
@@ -107,7 +106,7 @@ def _add_measurements(entry: TimelineEntry, facts: PatientFacts) -> TimelineEntr
 def mark_notes(stored: StoredAnswer) -> NoteMarks:
     """Return the notes cited by the answer, and those left out by the time filter."""
     citations: dict[str, tuple[tuple[int, str], ...]] = {}
-    for citation in list_shown_citations(stored.answer):
+    for citation in stored.answer.shown_citations:
         place = (citation.number, f"/answers/{stored.id}/sources/{citation.number}")
         citations[citation.document_id] = (*citations.get(citation.document_id, ()), place)
     return NoteMarks(frozenset(stored.left_out), citations)

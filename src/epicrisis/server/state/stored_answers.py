@@ -27,7 +27,6 @@ from epicrisis.core.answers import Answer, Citation, Usage
 from epicrisis.core.types import Passage
 from epicrisis.pipeline.components import build_scope
 from epicrisis.pipeline.question_evidence import find_time_restriction
-from epicrisis.report.study_table import list_shown_citations
 from epicrisis.server.libraries.asked_questions import Inquiry
 from epicrisis.server.libraries.reading import read_documents
 from epicrisis.server.libraries.resources import OpenLibrary
@@ -229,7 +228,7 @@ async def collect_cited_passages(library: OpenLibrary, answer: Answer) -> tuple[
 
     The first passage of an article states its size and population.
     """
-    citations = list_shown_citations(answer)
+    citations = answer.shown_citations
     document_ids = list(dict.fromkeys(citation.document_id for citation in citations))
     cited_passages: list[Passage] = []
     for passage in await read_documents(library, answer.patient, document_ids):
