@@ -22,7 +22,7 @@ from epicrisis.core.answers import (
 )
 from epicrisis.core.references import Reference
 from epicrisis.core.types import ArticleMark, Question
-from epicrisis.report.answer_content import build_answer_content, format_markers
+from epicrisis.report.answer_content import build_answer_content, describe_check, format_markers
 from epicrisis.report.answer_files import escape_markdown, to_html, to_markdown
 from tests.support.citations import TRIAL
 
@@ -178,6 +178,16 @@ def test_sentence_that_the_program_chose_is_called_so() -> None:
     claim = replace(CLAIMS[0], support="supported", checked_by="rules")
     screen = show(replace(ANSWER, citations=(chosen,), claims=(claim,)))
     assert "“Aspirin lowered the risk.” (supported, chosen by the program, section Results, page 3)" in screen
+
+
+def test_nearest_results_stand_in_the_place_of_the_sources() -> None:
+    uncited = replace(CLAIMS[0], citations=(), reason="no sentence was found that shows it")
+    answer = replace(ANSWER, citations=(), claims=(uncited,), nearest=(TRIAL,))
+    screen = show(answer)
+    assert "It cites nothing: compare it with the nearest results that were read." in screen
+    assert "Nearest results\n  [1] Rolnik DL." in screen
+    assert "      “Aspirin lowered the risk.” (section Results, page 3)\n" in screen
+    assert describe_check(answer, TRIAL) == "nearest result, cited by no claim"
 
 
 def test_withheld_claim_is_shown_with_its_reason() -> None:

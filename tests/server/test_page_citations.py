@@ -7,6 +7,7 @@ on its pages must cover exactly the cited words.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from dataclasses import replace
 from html import escape
@@ -19,8 +20,10 @@ from epicrisis.corpus.base.reader_base import FileDocument
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.libraries.resources import OpenLibrary
 from epicrisis.server.state.stored_answers import AnswerStore
+from epicrisis.testing.chat import ScriptedModel
 from tests.support.pages import Page, ask, demo_documents, open_page, quoting_model, texts_by_id
 from tests.support.pdf_files import placed_pdf, read_boxes, read_files, read_marked_characters, two_columns
+from tests.support.replies import fill
 from tests.support.servers import connect, open_library, open_resources
 
 FILES = 8
@@ -70,9 +73,7 @@ def test_every_number_of_an_answer_opens_its_sentence(
             page = await open_page(client, address)
             stored = store.find(address.rpartition("/")[2], "local")
             assert stored is not None
-            withheld = stored.answer.withheld
-            shown = withheld.citations if withheld is not None else stored.answer.citations
-            citations = {citation.number: citation for citation in shown}
+            citations = {citation.number: citation for citation in stored.answer.shown_citations}
             links = page.all("a", "cite")
             assert {int(link.attributes["href"].rpartition("/")[2]) for link in links} == set(citations)
             for link in {link.attributes["href"]: link for link in links}.values():
@@ -106,6 +107,25 @@ def test_every_number_of_an_answer_opens_its_sentence(
     assert kinds["pages"] >= kinds["file"]
     # A numbered sentence is always found; some quotations of this model are in no document.
     assert (unverified > 0) == (citing == "quotes")
+
+
+def test_answer_that_cites_nothing_stands_beside_the_nearest_results(tmp_path: Path) -> None:
+    claim = "Taking it early halves how often birth comes too soon."
+    model = ScriptedModel(lambda request: json.dumps(fill(request.schema or {}, {"sentences": [1]}, claim)))
+    library = open_library(tmp_path / "lib", model, demo_documents(), k=2, citing="numbers")
+
+    async def run() -> tuple[Page, Page]:
+        app = create_app(open_resources(library), ServerOptions(folder=tmp_path / "server"))
+        async with connect(app) as client:
+            address = await ask(client, "Does aspirin lower the risk of preterm pre-eclampsia?", strategy="rag")
+            return await open_page(client, address), await open_page(client, f"{address}/sources/1")
+
+    answer, source = asyncio.run(run())
+    assert "compare it with the nearest results that were read" in answer.html
+    assert [heading.text for heading in answer.all("h2") if heading.attributes.get("id") == "sources"] == [
+        "Nearest results"
+    ]
+    assert source.one("mark").text in answer.html
 
 
 @pytest.mark.long
