@@ -17,7 +17,7 @@ from epicrisis.core.types import Hit, Passage, Preflight, Question, Ranking, Sco
 from epicrisis.corpus.base.chunking import find_sentences
 from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.reading.spellings import list_spellings
-from epicrisis.reading.subject_words import list_subject_words, names_subject
+from epicrisis.reading.subject_words import list_forms, list_subject_words, names_subject
 from epicrisis.retrieval.query_expansion import find_other_names, is_abbreviation, reword
 from epicrisis.retrieval.record_context import fit_budget, order_by_time
 from epicrisis.retrieval.retriever import Retriever
@@ -282,7 +282,7 @@ def find_missing_words(retriever: Retriever, text: str, scope: Scope) -> tuple[s
     missing: list[str] = []
     for word in list_subject_words(text, analyze_words):
         others = [other for one in names if word in one.words for other in one.others]
-        query = " ".join((*list_spellings(word), *others))
+        query = " ".join((*list_forms(word), *others))
         if not any(store.search_words(query, 1, scope) for store in stores):
             missing.append(word)
     return tuple(missing)

@@ -22,8 +22,7 @@ from epicrisis.reading.direction_rules import denies_effect, find_direction, lis
 from epicrisis.reading.directions import Effect, EffectReading, describe_effect, read_effect
 from epicrisis.reading.opposites import count_opposites, list_opposites
 from epicrisis.reading.roles import STATES_RESULTS, name_role
-from epicrisis.reading.spellings import list_spellings
-from epicrisis.reading.subject_words import list_subject_words
+from epicrisis.reading.subject_words import list_forms, list_subject_words
 
 _SHORT = re.compile(r"\(([A-Za-z][A-Za-z0-9-]{1,7})\)")
 _FULL_WORD = re.compile(r"[A-Za-z0-9]+")
@@ -394,7 +393,7 @@ def find_missing_subject(claim: str, text: str, analyze: Callable[[str], Sequenc
     beginnings = {_stem(word.lower()) for word in _WORD.findall(text)}
     missing: list[str] = []
     for word in list_subject_words(subject, analyze):
-        if not any(_stem(spelling.lower()) in beginnings for spelling in list_spellings(word)):
+        if not any(_stem(form.lower()) in beginnings for form in list_forms(word)):
             missing.append(word)
     return missing
 
