@@ -279,3 +279,20 @@ def test_document_that_answers_raises_its_sentences() -> None:
         scores = {hit.sentence.text.split()[1]: hit.score for hit in ranking}
         gaps.append(scores["duration"] - scores["rate"])
     assert gaps[1] > gaps[0] + 1.0
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        "We hypothesise that colchicine reduces cardiovascular events.",
+        "We will compare cardiovascular events with colchicine and with placebo.",
+        "Colchicine and cardiovascular events: PROSPERO registration CRD42020123456.",
+    ],
+)
+def test_plan_is_not_listed_beside_a_result(plan: str) -> None:
+    result = "Cardiovascular events occurred in 6.8% with colchicine and 9.6% with placebo (HR 0.69)."
+    question = "Does colchicine reduce cardiovascular events?"
+    passages = [passage_of(plan, document="protocol"), passage_of(result, document="trial")]
+    listed = ranker().rank(question, passages, 8, listing=Listing(nearest="protocol"))
+    assert [sentence.text for sentence in listed.sentences] == [result]
+    assert len(ranker().rank(question, passages[:1], 8, listing=Listing())) == 1

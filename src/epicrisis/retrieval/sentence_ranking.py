@@ -47,8 +47,8 @@ BM25_K1, BM25_B = 1.2, 0.75
 
 MAX_LINE_WORDS = 8
 """More words without a mark behind them may be a sentence."""
-LINE_PENALTY = 4.0
-"""How much lower a line of an article that is no sentence scores (docs/design/reading.md)."""
+NO_FINDING_LOSS = 8.0
+"""How much lower a line of an article that is no sentence scores, and a plan (docs/design/reading.md)."""
 
 NEAREST_PLACE = 3
 """The last place of the best sentence of the document that the search by meaning found first."""
@@ -61,6 +61,13 @@ _NOW = re.compile(
     re.IGNORECASE,
 )
 _WORD = re.compile(r"\w+")
+_PLAN = re.compile(
+    r"\bwe (?:\w+ )?hypothesi[sz]ed?\b|\b(?:we|study|trial|review|protocol|analysis) will\b|\bwill be (?:\w+ )?"
+    r"(?:measured|assessed|randomi[sz]ed|compared|enrolled|recruited|searched|included|conducted|performed|reported)\b|"
+    r"\bthis protocol describes\b|\b(?:prospero|trial|study|protocol) registration\b|"
+    r"\bregistered (?:at|with|in|on|as|prospectively)\b|\bregistration (?:number|no)\b",
+    re.IGNORECASE,
+)
 _SENTENCE_END = re.compile(r"[.!?…:;][\"'”’»)\]]{0,4}\s*$")
 _SHORT_STATEMENT = re.compile(r"\d|:\s*\w|[.!?]\W*$")
 # Two sentences that differ in one of these say different things, however similar they are otherwise.
@@ -86,6 +93,11 @@ def is_line(text: str) -> bool:
     """Return whether words of an article are no sentence: `7 Bleeding and reversal`, `Recommendation 6.2.`"""
     words = _WORD.findall(text)
     return len(words) <= MIN_WORDS or (len(words) <= MAX_LINE_WORDS and _SENTENCE_END.search(text) is None)
+
+
+def is_plan(text: str) -> bool:
+    """Return whether a sentence says what a study will do or expects, or where it is registered."""
+    return _PLAN.search(text) is not None
 
 
 def find_fragments(spans: Sequence[CharacterSpan]) -> frozenset[int]:
@@ -210,7 +222,7 @@ class SentenceRanker:
             return SentenceRanking((), parameters)
         texts = [sentence.text for sentence in candidates]
         if ranker is not None:
-            scores = ranker.score(question, found, self.analyze) - LINE_PENALTY * _mark_lines(candidates)
+            scores = ranker.score(question, found, self.analyze) - NO_FINDING_LOSS * _mark_no_findings(candidates)
         else:
             scores, listing = self._score(question, candidates, texts, ranks), None
         relevance: float | None = None
@@ -299,8 +311,8 @@ class SentenceRanker:
         return scores + bonus
 
 
-def _mark_lines(sentences: Sequence[Sentence]) -> npt.NDArray[np.float32]:
-    """Return 1 for each line of an article that is no sentence, an array of shape `(n,)`.
+def _mark_no_findings(sentences: Sequence[Sentence]) -> npt.NDArray[np.float32]:
+    """Return 1 for each line of an article that is no sentence, and for each plan, an array of shape `(n,)`.
 
     The last words of a document are none: those of an abstract may lack their full stop.
     """
@@ -308,16 +320,23 @@ def _mark_lines(sentences: Sequence[Sentence]) -> npt.NDArray[np.float32]:
 
     ids = [sentence.passage.document_id for sentence in sentences]
     is_last = [document != following for document, following in zip(ids, (*ids[1:], ""), strict=True)]
-    marks = [is_line(sentence.text) and not last for sentence, last in zip(sentences, is_last, strict=True)]
+    marks: list[bool] = []
+    for sentence, last in zip(sentences, is_last, strict=True):
+        marks.append((is_line(sentence.text) and not last) or is_plan(sentence.text))
     return np.array(marks, dtype=np.float32)
 
 
 def _find_best(order: npt.NDArray[np.intp], sentences: Sequence[Sentence], document_id: str) -> npt.NDArray[np.intp]:
-    """Return the index of the first sentence of a document in this order, of shape `(1,)`, or `(0,)` without one."""
+    """Return the index of the first sentence of a document in this order that is no plan.
+
+    Its shape is `(1,)`, or `(0,)` without one.
+    """
     import numpy as np
 
-    is_of_document = np.array([sentence.passage.document_id == document_id for sentence in sentences])
-    best: npt.NDArray[np.intp] = order[is_of_document[order]][:1]
+    candidates: list[bool] = []
+    for sentence in sentences:
+        candidates.append(sentence.passage.document_id == document_id and not is_plan(sentence.text))
+    best: npt.NDArray[np.intp] = order[np.array(candidates)[order]][:1]
     return best
 
 
