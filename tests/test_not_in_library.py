@@ -146,6 +146,12 @@ def test_word_of_no_document_is_named_where_a_document_may_answer(
     assert notices.count("nothing on “Lebanese” in 2 documents") == 1
 
 
+def test_common_word_of_no_document_is_named_and_stops_nothing(library: Library) -> None:
+    answer = library.ask("Does dapagliflozin reduce cardiovascular events after amputation?", strategy="evidence")
+    notices = [event.message for event in answer.trace if isinstance(event, Notice)]
+    assert (answer.state, notices.count("nothing on “amputation” in 2 documents")) == ("answered", 1)
+
+
 def test_question_on_other_implants_is_stopped_by_meaning(encoder: Encoder, tmp_path: Path) -> None:
     """By words alone, the document on implants would seem to answer both."""
     with Library.create(tmp_path / "library", encoder=encoder) as made:

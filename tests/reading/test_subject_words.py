@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from epicrisis.library.engines.word_index import analyze_words
-from epicrisis.reading.subject_words import list_forms, list_subject_words
+from epicrisis.reading.subject_words import list_forms, list_missed_words, list_subject_words
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,12 @@ from epicrisis.reading.subject_words import list_forms, list_subject_words
 )
 def test_uncommon_words_name_the_subject(question: str, words: list[str]) -> None:
     assert list_subject_words(question, analyze_words) == words
+
+
+@pytest.mark.parametrize(("documents", "words"), [(15, ["suicide"]), (300, ["suicide", "stroke"])])
+def test_common_word_is_missed_where_documents_should_have_it(documents: int, words: list[str]) -> None:
+    question = "Does your canagliflozin increase suicide or stroke in patients?"
+    assert list_missed_words(question, analyze_words, documents) == words
 
 
 @pytest.mark.parametrize(

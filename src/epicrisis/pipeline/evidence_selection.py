@@ -17,7 +17,7 @@ from epicrisis.core.types import Hit, Passage, Preflight, Question, Ranking, Sco
 from epicrisis.corpus.base.chunking import find_sentences
 from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.reading.spellings import list_spellings
-from epicrisis.reading.subject_words import list_forms, list_subject_words, names_subject
+from epicrisis.reading.subject_words import list_forms, list_missed_words, list_subject_words, names_subject
 from epicrisis.retrieval.query_expansion import find_other_names, is_abbreviation, reword
 from epicrisis.retrieval.record_context import fit_budget, order_by_time
 from epicrisis.retrieval.retriever import Retriever
@@ -218,8 +218,8 @@ def _judge_absence(retriever: Retriever, text: str, ranking: Ranking, relevance:
     from epicrisis.reading.relevance import SIMILARITY_ENCODER, seems_answered
     from epicrisis.reading.support import find_drugs
 
-    missing = find_missing_words(retriever, text, scope)
     documents = count_documents(retriever)
+    missing = _find_missing(retriever, text, list_subject_words(text, analyze_words), scope)
     names = find_other_names(text) if missing else ()
     drugs = {*find_drugs(text), *(word for one in names if one.is_drug for word in one.words)}
     if missing_drugs := [word for word in missing if word in drugs]:
@@ -229,6 +229,7 @@ def _judge_absence(retriever: Retriever, text: str, ranking: Ranking, relevance:
     # Documents often write an abbreviation out.
     lacks_word = any(not is_abbreviation(word) for word in missing)
     if relevance is None or seems_answered(relevance, similarity, lacks_word=lacks_word):
+        missing += _find_missing(retriever, text, list_missed_words(text, analyze_words, documents), scope)
         return Absence(notes=(describe_missing(missing, documents),) if missing else ())
     return Absence(describe_missing(missing, documents) if missing else describe_absence(documents))
 
@@ -275,12 +276,12 @@ def find_unnamed_drugs(question: str, read: str, *, expands: bool) -> tuple[str,
     return tuple(drugs)
 
 
-def find_missing_words(retriever: Retriever, text: str, scope: Scope) -> tuple[str, ...]:
-    """Return the words of the question's subject that no document has."""
+def _find_missing(retriever: Retriever, text: str, words: Sequence[str], scope: Scope) -> tuple[str, ...]:
+    """Return those of a question's words that no document has, in no form and under no other name."""
     stores = retriever.list_stores()
     names = find_other_names(text) if retriever.expands else ()
     missing: list[str] = []
-    for word in list_subject_words(text, analyze_words):
+    for word in words:
         others = [other for one in names if word in one.words for other in one.others]
         query = " ".join((*list_forms(word), *others))
         if not any(store.search_words(query, 1, scope) for store in stores):

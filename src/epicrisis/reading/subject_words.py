@@ -14,8 +14,20 @@ from epicrisis.reading.spellings import list_spellings
 
 MAX_WORDS = 40
 """A longer question tells a case, with words that no answer needs."""
+RARE, EXPECTED, GENERAL = 0.01, 5, 0.1
+"""A word in fewer research articles than the first share is missed, and one that so many documents of the library
+should have. Words in more research articles than the last share have no subject: `increase`, `women`."""
 _WORD = re.compile(r"(?<![^\W_])(?:[^\W\d_]{3,}-?\d[^\W_]*|[^\W\d_]{4,})(?![^\W_])")
 """Four letters or more, or a name with digits: `BRCA1`, `SGLT-2`."""
+_EVERYDAY = frozenset(
+    """about after again also been being best better cause causes could does doing else ever find from gets give given
+    good have help helps here into just keep kind know known less like long longer look made make makes many matter more
+    most much must need needed needs never often only other over really same shall should show some someone soon still
+    such take taken taking tell than that their them then there these they thing things think this those through under
+    until very want well were what when where whether which while whom whose will with within without work works worse
+    worth would your yours""".split()  # noqa: SIM905
+)
+"""Words of questions rather than of subjects."""
 _BEGINNING_END = re.compile(r"(?<=\D)(?=\d)|(?<=\d)(?=\D)")
 
 
@@ -26,11 +38,29 @@ def names_subject(question: str) -> bool:
 
 def list_subject_words(question: str, analyze: Callable[[str], Sequence[str]]) -> list[str]:
     """Return the subject's words as they are written, in order. None of a question with more than MAX_WORDS words."""
+    return [word for word, share in _list_shares(question, analyze) if not share]
+
+
+def list_missed_words(question: str, analyze: Callable[[str], Sequence[str]], documents: int) -> list[str]:
+    """Return the common words of a question that would be missed if none of so many documents had them, in order."""
+    shares = _list_shares(question, analyze)
+    missed: list[str] = []
+    for word, share in shares:
+        should_be_there = 0 < share < RARE or (share < GENERAL and share * documents >= EXPECTED)
+        if should_be_there and word.lower() not in _EVERYDAY:
+            missed.append(word)
+    return missed
+
+
+def _list_shares(question: str, analyze: Callable[[str], Sequence[str]]) -> list[tuple[str, float]]:
+    """Return the different words of a question with the share of research articles that have them, 0 for few."""
     if not names_subject(question):
         return []
-    words = _WORD.findall(question)
-    _, common = load_frequencies()
-    return list(dict.fromkeys(word for word in words if any(stem not in common for stem in analyze(word))))
+    articles, common = load_frequencies()
+    shares: list[tuple[str, float]] = []
+    for word in dict.fromkeys(_WORD.findall(question)):
+        shares.append((word, min((common.get(stem, 0) / articles for stem in analyze(word)), default=1.0)))
+    return shares
 
 
 def list_forms(word: str) -> list[str]:
