@@ -593,7 +593,9 @@ def inner(code: str, value: str, template: str = "", kind: str = "REFR") -> str:
             "End of Essential hypertension (inactive)",
         ),
         (inner("33999-4", 'displayName="In Remission"'), "End of Essential hypertension (remission)"),
-        (inner("", 'code="410516002"', "1.50"), "Onset of Essential hypertension (ruled-out)"),
+        (inner("", 'code="410516002"', "1.50"), "Problem: Essential hypertension (ruled-out)"),
+        (inner("33999-4", 'displayName="Ruled Out"'), "Problem: Essential hypertension (ruled-out)"),
+        (inner("33999-4", 'displayName="Entered in Error"'), "Problem: Essential hypertension (entered-in-error)"),
         (inner("33999-4", 'code="55561003"'), "Onset of Essential hypertension (active)"),
     ],
 )
@@ -607,6 +609,8 @@ def test_status_of_a_problem_is_read_by_its_code(tmp_path: Path, status: str, wo
     ("status", "expected"),
     [
         (inner("33999-4", 'code="73425007"'), ["Started", "Stopped"]),
+        (inner("33999-4", 'displayName="Not Taken"'), ["Not"]),
+        (inner("33999-4", 'displayName="entered_in_error"'), ["Medication:"]),
         (inner("", 'code="392521001"', "22.4.47"), ["Started", "Stopped"]),
         (inner("33999-4", 'code="421139008"'), ["Started"]),
         (inner("33999-4", 'code="55561003"'), ["Started"]),

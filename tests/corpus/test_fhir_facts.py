@@ -303,6 +303,33 @@ def test_onset_of_any_form_is_stated(tmp_path: Path, onset: dict[str, Any], text
     assert text in line[1]
 
 
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"text": "Entered in Error"},
+        {"text": "entered in error"},
+        {"coding": [{"code": "EIE", "display": "Entered_In_Error"}]},
+        "entered-in-error",
+    ],
+)
+def test_condition_entered_in_error_in_other_words_is_withdrawn(tmp_path: Path, status: Any) -> None:
+    assert read_lines(tmp_path, condition(verificationStatus=status, recordedDate="2150-03-04")) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ("Entered in Error", []),
+        ("On hold", ["Medication: Aspirin (statement; on-hold)"]),
+        ("not_taken", ["Not given: Aspirin (statement; not-taken)"]),
+    ],
+)
+def test_status_of_a_statement_may_have_blanks_and_capitals(tmp_path: Path, status: str, expected: list[str]) -> None:
+    statement = {"resourceType": "MedicationStatement", "id": "s", "subject": SUBJECT, "status": status}
+    lines = read_lines(tmp_path, {**statement, "medicationCodeableConcept": {"text": "Aspirin"}})
+    assert [line for _, line in lines] == expected
+
+
 def test_refuted_condition_says_so(tmp_path: Path) -> None:
     refuted = condition(verificationStatus={"coding": [{"code": "refuted"}]}, recordedDate="2150-03-04")
     assert read_lines(tmp_path, refuted)[0][1] == "Problem: Hypertension (active, refuted)"

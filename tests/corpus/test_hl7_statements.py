@@ -80,6 +80,7 @@ def test_codes_of_statements_have_their_systems(tmp_path: Path) -> None:
     [
         ("IAM|1|DA|^Penicillin|SV||A|7", "IAM|1|DA|^Penicillin|SV||D|7"),
         ("AL1|1|DA|^Penicillin|SV", "IAM|1|DA|^Penicillin|SV||U|7||||||||||E^Erroneous"),
+        ("AL1|1|DA|^Penicillin|SV", "IAM|1|DA|^Penicillin|SV||U|7||||||||||Entered in Error"),
         ("DG1|1||I21.4^NSTEMI|||F||||||||||||||DX1|A", "DG1|1||I21.4^NSTEMI|||F||||||||||||||DX1|D"),
         ("PRB|AD|20150301|1^Diabetes^L|P7", "PRB|DE|20150302|1^Diabetes^L|P7"),
         ("RXA|0|1|20141001||140^Flu^CVX|1||||||||||||||CP|A", "RXA|0|1|20141001||140^Flu^CVX|1||||||||||||||CP|D"),

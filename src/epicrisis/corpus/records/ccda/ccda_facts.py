@@ -32,6 +32,7 @@ from epicrisis.corpus.records.ccda.ccda_values import (
 )
 from epicrisis.corpus.records.facts.fact_documents import FactEntry, end_entry
 from epicrisis.corpus.records.facts.fact_values import (
+    DENIED_STATUSES,
     ENCOUNTER_CLASSES,
     VISIT_CLASSES,
     VITAL_SIGNS,
@@ -306,23 +307,23 @@ def _state_course(statement: _Element, context: _Context, fact: ClinicalFact) ->
     status = _read_status(statement, context)
     act_status = "" if concern is None else read_attribute(concern.find("statusCode"), "code")
     has_end = statement.find("effectiveTime/high") is not None
-    is_past = bool(end) or status in _PAST or (has_end and act_status == "completed")
-    is_negated = statement.get("negationInd") == "true"
+    denial = "refuted" if statement.get("negationInd") == "true" else status if status in DENIED_STATUSES else ""
+    is_past = not denial and (bool(end) or status in _PAST or (has_end and act_status == "completed"))
     if not status and act_status in ("active", "aborted", "suspended"):
         status = act_status
     state = ClinicalFact(
         fact.kind,
         fact.name,
-        event="start" if onset and not is_negated else "state",
+        event="start" if onset and not denial else "state",
         time=onset or recorded or context.document_day or None,
         codes=fact.codes,
         value=fact.value,
         interpretation=fact.interpretation,
         category=fact.category,
-        status="refuted" if is_negated else "" if is_past else status,
+        status=denial or ("" if is_past else status),
     )
     entries = [FactEntry(state, recorded, remark=_read_comment(statement, context))]
-    if is_past and not is_negated:
+    if is_past:
         past = status if status in _PAST else "resolved"
         entries.append(end_entry(state, end, past))
     return entries
@@ -335,8 +336,9 @@ def _read_medication(statement: _Element, context: _Context) -> list[FactEntry]:
     start, end = read_period(statement)
     dose = read_quantity(statement.find("doseQuantity"))
     status = read_attribute(statement.find("statusCode"), "code")
-    is_negated = statement.get("negationInd") == "true"
     status_name = _read_status(statement, context)
+    is_negated = statement.get("negationInd") == "true"
+    denial = "not-taken" if is_negated else status_name if status_name in DENIED_STATUSES else ""
     is_planned = bool(end) and end[:10] > context.document_day
     # Older documents call every medication completed, so the status alone is no end.
     is_stopped = status == "aborted" or status_name in _STOPPED
@@ -346,17 +348,17 @@ def _read_medication(statement: _Element, context: _Context) -> list[FactEntry]:
     fact = ClinicalFact(
         "medication",
         name,
-        event="start" if start and not is_negated else "state",
+        event="start" if start and not denial else "state",
         time=start or _author_time(statement) or context.document_day or None,
         codes=codes,
         value=read_directions(statement, name, context.narrative),
         number=dose.number,
         unit=dose.unit,
-        status="not-taken" if is_negated else "" if is_over or status == "completed" else status,
+        status=denial or ("" if is_over or status == "completed" else status),
         category="request" if statement.get("moodCode") == "INT" else "statement",
     )
     entries = [FactEntry(fact, _author_time(statement), remark=_read_comment(statement, context))]
-    if (is_over or end) and not is_negated:
+    if (is_over or end) and not denial:
         past = "stopped" if is_stopped else _OVER.get(status, "") if is_over else "planned"
         # A planned end after a stop is not when it ended.
         end = "" if is_stopped and is_planned else end

@@ -99,13 +99,21 @@ STATUS_NAMES: Mapping[str, str] = {
     "410516002": "ruled-out",
     "5558000": "provisional",
     "47965005": "differential",
+    "entered in error": "entered-in-error",
+    "erroneous": "entered-in-error",
+    "on hold": "on-hold",
+    "not taken": "not-taken",
+    "not done": "not-done",
+    "ruled out": "ruled-out",
     "no longer active": "inactive",
     "not active": "inactive",
     "prior history": "inactive",
     "in remission": "remission",
     "problem resolved": "resolved",
 }
-"""Statuses in FHIR's words, by their codes of SNOMED CT and by what sources write."""
+"""Statuses in FHIR's words, by their codes of SNOMED CT and by what sources write, with blanks between words."""
+DENIED_STATUSES = frozenset(("entered-in-error", "refuted", "ruled-out", "not-taken"))
+"""Statuses of entries that never were so, and therefore did not end."""
 _KINDS = (
     r"(?:medications?|medicines?|meds|drugs?|problems?|conditions?|diagnos[ei]s|allerg(?:y|ies)|immuni[sz]ations?|vaccin\w+|"
     r"procedures?|surger(?:y|ies)|operations?|devices?|implants?|results?|observations?|vital signs?|encounters?|"
@@ -143,6 +151,7 @@ _NONE_NAME = re.compile(
     r"denies all\b.*)[.\s]*",
     re.IGNORECASE,
 )
+_WORD_GAP = re.compile(r"[\s_-]+")
 _NUMBER = re.compile(r"(<=|>=|<|>|≤|≥)?\s?([+-]?\d{1,15}(?:\.\d{1,15})?)")
 
 
@@ -171,11 +180,11 @@ def choose_name(names: Iterable[str]) -> str:
 def name_status(codes: Iterable[str], words: str = "") -> str:
     """Return a status in FHIR's words: by the first code that has one, else by its own words, in lower case.
 
-    A code decides, since a source may leave out its words.
+    A code decides, since a source may leave out its words. Words may have blanks, hyphens or underscores between them.
     """
     text = " ".join(words.lower().split())
     name = next((STATUS_NAMES[code] for code in codes if code in STATUS_NAMES), "")
-    return name or STATUS_NAMES.get(text, text)
+    return name or STATUS_NAMES.get(_WORD_GAP.sub(" ", text), text)
 
 
 def parse_value(text: str, unit: str = "") -> FactValue:

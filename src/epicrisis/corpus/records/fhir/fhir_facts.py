@@ -25,6 +25,7 @@ from epicrisis.corpus.records.fhir.fhir_values import (
     read_period,
     read_quantity,
     read_range,
+    read_status,
     read_time,
     read_value,
 )
@@ -34,6 +35,7 @@ _ENTERED_IN_ERROR = "entered-in-error"
 _PAST_PROBLEM = ("resolved", "inactive", "remission")
 _CLINICAL_STATUSES = (*_PAST_PROBLEM, "active", "recurrence", "relapse")
 _VERIFICATION_STATUSES = (
+    _ENTERED_IN_ERROR,
     "refuted",
     "ruled-out",
     "suspected",
@@ -86,11 +88,10 @@ def _unread_time(resource: Resource, entries: Sequence[FactEntry]) -> str:
 
 def is_withdrawn(resource: Resource) -> bool:
     """Return whether the resource was entered in error. A cancelled observation has no result either."""
-    if resource.get("resourceType") == "Observation" and resource.get("status") in WITHDRAWN:
+    if resource.get("resourceType") == "Observation" and read_status(resource) in WITHDRAWN:
         return True
-    return resource.get("status") == _ENTERED_IN_ERROR or _ENTERED_IN_ERROR in concept_codes(
-        resource.get("verificationStatus")
-    )
+    statuses = (_find_status(resource.get(name), (_ENTERED_IN_ERROR,)) for name in ("status", "verificationStatus"))
+    return _ENTERED_IN_ERROR in statuses
 
 
 def _read_observation(resource: Resource) -> list[FactEntry]:
@@ -101,7 +102,7 @@ def _read_observation(resource: Resource) -> list[FactEntry]:
     issued = read_time(resource.get("issued"))
     time = read_time(resource.get("effectiveDateTime"), resource.get("effectiveInstant"), period[0])
     time = time or _first_event(resource.get("effectiveTiming")) or issued
-    status = str(resource.get("status") or "").lower()
+    status = read_status(resource)
     notes = " ".join(str(note["text"]) for note in as_list(resource.get("note")) if note.get("text"))
     site = join_concepts(resource.get("bodySite"))
     entries = []
@@ -200,7 +201,7 @@ def _read_statuses(resource: Resource) -> tuple[str, str]:
     verification = _find_status(resource.get("verificationStatus"), _VERIFICATION_STATUSES)
     if not (clinical or verification) and isinstance(resource.get("status"), str):
         # DSTU2 has one status for both.
-        status = resource["status"].lower()
+        status = read_status(resource)
         return (status, "") if status in _CLINICAL_STATUSES else ("", "" if status == "confirmed" else status)
     return clinical, "" if verification == "confirmed" else verification
 
@@ -299,7 +300,7 @@ def _read_immunization(resource: Resource) -> list[FactEntry]:
     name, codes = read_concept(resource.get("vaccineCode"))
     if not name:
         raise ValueError("names no vaccine; export it with its code or text")
-    status, dose = str(resource.get("status") or ""), read_quantity(resource.get("doseQuantity"))
+    status, dose = read_status(resource), read_quantity(resource.get("doseQuantity"))
     is_done = status != "not-done" and resource.get("wasNotGiven") is not True
     time = read_time(resource.get("occurrenceDateTime"), resource.get("date"))
     reason = join_concepts(resource.get("statusReason"))
@@ -335,7 +336,7 @@ def _series_text(resource: Resource) -> str:
 def _read_encounter(resource: Resource) -> list[FactEntry]:
     name = join_concepts(resource.get("type")) or join_concepts(resource.get("serviceType")) or _class_words(resource)
     start, end = read_period(resource.get("period") or resource.get("actualPeriod"))
-    status = str(resource.get("status") or "").lower()
+    status = read_status(resource)
     detail = resource.get("hospitalization") or resource.get("admission") or {}
     reasons = join_concepts(resource.get("reasonCode") or resource.get("reason"))
     # R5 has a list of values within each reason.
@@ -403,7 +404,7 @@ def _state_course(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
     """Return the beginning and the end of a device or a warning, by its period and its status."""
     start, end = read_period(resource.get("period") or resource.get("timingPeriod"))
     recorded = read_time(resource.get("timingDateTime"), resource.get("recordedOn"), resource.get("dateAsserted"))
-    status = str(resource.get("status") or "").lower()
+    status = read_status(resource)
     is_past = status in ("inactive", "completed", "stopped") or bool(end)
     fact = replace(
         fact,
@@ -428,7 +429,7 @@ def _class_words(resource: Resource) -> str:
 
 
 def _unusual_status(resource: Resource) -> str:
-    status = str(resource.get("status") or "").lower()
+    status = read_status(resource)
     return "" if status in ("completed", "finished", "final") else status
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from epicrisis.core.clinical_facts import Comparator
 from epicrisis.core.ucum import to_ucum
-from epicrisis.corpus.records.facts.fact_values import COMPARATORS, INTERPRETATIONS, FactValue, parse_value
+from epicrisis.corpus.records.facts.fact_values import COMPARATORS, INTERPRETATIONS, FactValue, name_status, parse_value
 from epicrisis.corpus.records.facts.times import read_fact_time
-from epicrisis.corpus.records.fhir.fhir_resources import as_list, concept_text
+from epicrisis.corpus.records.fhir.fhir_resources import as_list, concept_text, list_objects
 
 _SYSTEMS = {
     "http://loinc.org": "loinc",
@@ -40,7 +40,7 @@ def read_concept(value: Any) -> tuple[str, tuple[str, ...]]:
     if not isinstance(value, dict):
         return "", ()
     codes = []
-    for coding in as_list(value.get("coding")):
+    for coding in list_objects(value.get("coding")):
         system, code = str(coding.get("system") or ""), coding.get("code")
         if code:
             name = _SYSTEMS.get(system) or system.rstrip("/").replace(":", "/").rpartition("/")[2].lower() or "local"
@@ -57,6 +57,11 @@ def concept_codes(values: Any) -> set[str]:
         codings = as_list(concept.get("coding")) if isinstance(concept, dict) else []
         codes.update(str(coding.get("code") or "").lower() for coding in codings if isinstance(coding, dict))
     return codes
+
+
+def read_status(resource: Mapping[str, Any]) -> str:
+    """Return the `status` of a resource in FHIR's words, also if it is written with blanks or in capitals."""
+    return name_status((), str(resource.get("status") or ""))
 
 
 def join_concepts(values: Any) -> str:

@@ -17,6 +17,7 @@ from epicrisis.corpus.records.fhir.fhir_values import (
     read_period,
     read_quantity,
     read_range,
+    read_status,
     read_time,
 )
 from epicrisis.corpus.records.hl7.hl7_values import DAY_EVENTS
@@ -109,7 +110,7 @@ def describe_medication(medication: Resource) -> NamedCodes:
 
 
 def _read_request(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
-    status = str(resource.get("status") or "").lower()
+    status = read_status(resource)
     dosages = resource.get("dosageInstruction")
     authored = read_time(resource.get("authoredOn"), resource.get("dateWritten"))
     is_forbidden = resource.get("doNotPerform") is True
@@ -137,7 +138,7 @@ def _read_request(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
 
 
 def _read_statement(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
-    status = str(resource.get("status") or "").lower()
+    status = read_status(resource)
     adherence = resource.get("adherence")
     if isinstance(adherence, dict):
         # R5 says there what R4 says by the status.
@@ -168,7 +169,7 @@ def _read_statement(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
 
 
 def _read_administration(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
-    status = str(resource.get("status") or "").lower()
+    status = read_status(resource)
     start, end = _administration_times(resource)
     dosage = resource.get("dosage")
     dosage = dosage if isinstance(dosage, dict) else {}
@@ -203,7 +204,7 @@ def _administration_times(resource: Resource) -> tuple[str, str]:
 
 
 def _read_dispense(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
-    status = str(resource.get("status") or "").lower()
+    status = read_status(resource)
     prepared = read_time(resource.get("whenPrepared"))
     quantity, days = read_quantity(resource.get("quantity")), read_quantity(resource.get("daysSupply"))
     supply = f"for {days.text} days" if days.text else ""

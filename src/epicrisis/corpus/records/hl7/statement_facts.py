@@ -193,7 +193,7 @@ def _read_allergy(source: _Source) -> _Course | None:
     kind = _ALLERGY_TYPES.get(segment.text(2).upper(), "")
     sensitivity = _SENSITIVITIES.get(segment.text(9).upper(), "") if is_list else ""
     category = f"{kind.partition(',')[0]}, {sensitivity}" if kind and sensitivity else kind or sensitivity
-    words = name_status((segment.text(17),), segment.text(17, 2)) if is_list else ""
+    words = _read_status(segment, 17) if is_list else ""
     state = _ALLERGY_STATUSES.get(status, words)
     fact = ClinicalFact(
         "allergy",
@@ -213,6 +213,11 @@ def _read_allergy(source: _Source) -> _Course | None:
     remark = " ".join(filter(None, (f"Onset: {onset_words}." if onset_words else "", *source.comments)))
     start = FactEntry(fact, recorded if onset else "", remark=remark)
     return _Course(start, end_entry(fact, "", state) if state in _PAST else None, is_withdrawn)
+
+
+def _read_status(segment: Hl7Segment, number: int) -> str:
+    """Return the status of a coded field in FHIR's words, whose first component may be the words."""
+    return name_status((segment.text(number),), segment.text(number, 2) or segment.text(number))
 
 
 def _read_diagnosis(source: _Source) -> _Course | None:
@@ -246,9 +251,7 @@ def _read_problem(source: _Source) -> _Course | None:
     onset, end = source.time(segment.text(16)), source.time(segment.text(9))
     established = source.time(segment.text(7), segment.text(2), source.sent)
     # Senders write the state of the problem into either field.
-    states = [
-        name_status((segment.text(number),), segment.text(number, 2) or segment.text(number)) for number in (14, 13)
-    ]
+    states = [_read_status(segment, number) for number in (14, 13)]
     past = next((state for state in states if state in _PAST), "")
     others = [state for state in dict.fromkeys(states) if state not in (*_PAST, "", "active", "confirmed")]
     is_past = bool(past or end)
