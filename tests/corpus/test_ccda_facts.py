@@ -573,6 +573,23 @@ def test_row_of_a_table_is_read_with_its_cells_apart(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("agent", "kind", "line"),
+    [
+        ("Other", "Allergy to shellfish", "Allergy: Allergy to shellfish (active)"),
+        ("Unknown", "Drug allergy", "Allergy: Unknown (refuted)"),
+        ("Latex", "Allergy to substance", "Allergy: Latex (active)"),
+    ],
+)
+def test_allergy_to_a_placeholder_is_named_by_its_value(tmp_path: Path, agent: str, kind: str, line: str) -> None:
+    participant = (
+        f'<participant typeCode="CSM"><participantRole><playingEntity><code code="1" displayName="{agent}"/>'
+        "</playingEntity></participantRole></participant>"
+    )
+    entry = problem("", f'<value xsi:type="CD" code="2" displayName="{kind}"/>', more=participant)
+    assert [text for _, text in lines(tmp_path, document([concern(entry, "48765-2")]))] == [line]
+
+
 def inner(code: str, value: str, template: str = "", kind: str = "REFR") -> str:
     """Return an observation within an entry, with its code or its template."""
     root = f'<templateId root="2.16.840.1.113883.10.20.{template}"/>' if template else ""

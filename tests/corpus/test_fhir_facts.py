@@ -437,6 +437,35 @@ def test_allergy_states_reactions(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("code", "substance", "line"),
+    [
+        ("Allergic disposition", "Amoxicillin", "Allergy: Amoxicillin: hives (active)"),
+        ("Unknown", "Codeine", "Allergy: Codeine: hives (active)"),
+        ("Drug allergy", "", "Allergy: Drug allergy: hives (active)"),
+        ("Unknown", "", "Allergy: Unknown: hives (active)"),
+        ("Penicillin", "Amoxicillin", "Allergy: Penicillin: hives (active)"),
+    ],
+)
+def test_allergy_without_a_name_is_named_by_the_substance_of_its_reaction(
+    tmp_path: Path, code: str, substance: str, line: str
+) -> None:
+    reaction: dict[str, Any] = {"substance": {"text": substance}, "manifestation": [{"text": "hives"}]}
+    allergy: dict[str, Any] = {"resourceType": "AllergyIntolerance", "id": "a", "patient": SUBJECT}
+    allergy |= {"code": {"text": code}, "clinicalStatus": {"coding": [{"code": "active"}]}, "reaction": [reaction]}
+    assert [text for _, text in read_lines(tmp_path, allergy)] == [line]
+
+
+def test_allergy_named_by_a_substance_has_its_codes(tmp_path: Path) -> None:
+    """Not those of a placeholder, which may say that nothing is known."""
+    unknown = {"text": "Unknown", "coding": [{"system": "http://snomed.info/sct", "code": "no-allergy-info"}]}
+    substance = {"text": "Codeine", "coding": [{"system": "http://snomed.info/sct", "code": "387494007"}]}
+    allergy = {"resourceType": "AllergyIntolerance", "id": "a", "patient": SUBJECT, "code": unknown}
+    (document,) = read_documents(tmp_path, {**allergy, "reaction": [{"substance": substance}]})
+    (fact,) = facts_of(document)
+    assert (fact.name, fact.codes, fact.status) == ("Codeine", ("snomed:387494007",), "")
+
+
 def test_procedure_and_immunization_that_were_not_done_say_so(tmp_path: Path) -> None:
     procedure = {"resourceType": "Procedure", "id": "pr1", "status": "completed", "subject": SUBJECT,
                  "code": {"text": "Appendectomy"}, "performedPeriod": {"start": "2150-03-04T09:00:00Z"}}  # fmt: skip

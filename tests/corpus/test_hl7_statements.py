@@ -99,6 +99,19 @@ def test_deleted_statement_is_removed_also_from_earlier_additions(tmp_path: Path
     assert stated.id in [item.id for item in items if isinstance(item, DeletedDocument)]
 
 
+def test_allergies_with_the_code_of_a_placeholder_are_named_by_their_texts(tmp_path: Path) -> None:
+    allergies = (
+        "AL1|1|DA|999^OTHER^L||Sulfa drugs: rash",
+        "AL1|2|DA|999^OTHER^L|SV|Latex",
+        "AL1|3|DA|PCN^OTHER^L||Rash",
+    )
+    assert sorted(lines(read(tmp_path, message("ADT^A60", pid(), *allergies, sent=SENT)))) == [
+        "2015-03-04 10:15 Allergy: OTHER: Latex (severity severe)",
+        "2015-03-04 10:15 Allergy: OTHER: Sulfa drugs: rash",
+        "2015-03-04 10:15 Allergy: PCN: Rash",
+    ]
+
+
 def test_resolved_problem_and_inactive_allergy_end(tmp_path: Path) -> None:
     """By dates, by words and by codes, in either field of a problem."""
     problems = [

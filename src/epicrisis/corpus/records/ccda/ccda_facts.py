@@ -37,6 +37,7 @@ from epicrisis.corpus.records.facts.fact_values import (
     VISIT_CLASSES,
     VITAL_SIGNS,
     choose_name,
+    name_allergy,
     name_denial,
     name_status,
 )
@@ -273,21 +274,21 @@ def _read_encounter_diagnosis(statement: _Element, context: _Context) -> list[Fa
 def _read_allergy(statement: _Element, context: _Context) -> list[FactEntry]:
     agent = statement.find("participant/participantRole/playingEntity")
     name, codes = read_concept(None if agent is None else agent.find("code"), context.narrative)
-    if agent is not None:
-        name = choose_name((name, read_text(agent.find("name"), context.narrative)))
-    if not name:
+    names = [name, "" if agent is None else read_text(agent.find("name"), context.narrative)]
+    kind, kind_codes = read_concept(statement.find("value"), context.narrative)
+    if not any(names):
         # "No known allergies" is a negated allergy to nothing by name, or has a code that says so.
-        name, codes = read_concept(statement.find("value"), context.narrative)
-        name = name or name_denial(ClinicalFact("allergy", "", codes=codes)).name
-    if not name:
-        return []
+        codes = kind_codes
+        kind = kind or name_denial(ClinicalFact("allergy", "", codes=codes)).name
     reactions: list[str] = []
     for reaction in statement.iterfind("entryRelationship[@typeCode='MFST']/observation"):
         words = read_concept(reaction.find("value"), context.narrative)[0]
         severity = _name_inner(reaction, _SEVERITY_CODE, _SEVERITIES, context)
         reactions.append(f"{words} ({severity})" if words and severity else words)
     category = _ALLERGY_CATEGORIES.get(read_attribute(statement.find("value"), "code"), "")
-    value = ", ".join(filter(None, reactions))
+    name, value = name_allergy((*names, kind), ", ".join(filter(None, reactions)))
+    if not name:
+        return []
     severity = _name_inner(statement, _SEVERITY_CODE, _SEVERITIES, context)
     criticality = _name_inner(statement, _CRITICALITY_CODE, _CRITICALITIES, context)
     criticality = criticality.removesuffix(" criticality").lower()

@@ -84,6 +84,13 @@ _PLACEHOLDERS = frozenset(
     )
 )
 """What vendors write into a name that they do not code."""
+_ALLERGIES = frozenset(("allergy", "allergies", "allergic", "allergen", "hypersensitivity", "intolerance", "adverse"))
+_WORDS_BESIDE = """
+drug drugs food medication medications medicine substance environmental environment reaction reactions
+disposition propensity status history known type causative agent finding disorder situation observable entity
+other unspecified to of or and the by a
+"""
+_ALLERGY_WORDS = _ALLERGIES | frozenset(_WORDS_BESIDE.split())
 STATUS_NAMES: Mapping[str, str] = {
     "55561003": "active",
     "73425007": "inactive",
@@ -151,6 +158,7 @@ _NONE_NAME = re.compile(
     r"denies all\b.*)[.\s]*",
     re.IGNORECASE,
 )
+_LETTERS = re.compile(r"[^\W\d_]+")
 _WORD_GAP = re.compile(r"[\s_-]+")
 _NUMBER = re.compile(r"(<=|>=|<|>|≤|≥)?\s?([+-]?\d{1,15}(?:\.\d{1,15})?)")
 
@@ -174,7 +182,30 @@ class FactValue:
 def choose_name(names: Iterable[str]) -> str:
     """Return the first name that is one, else the first placeholder that stands for a name, else nothing."""
     words = [name for name in names if name]
-    return next((name for name in words if name.lower().strip(" .:-*") not in _PLACEHOLDERS), next(iter(words), ""))
+    return next((name for name in words if not _is_placeholder(name)), next(iter(words), ""))
+
+
+def _is_placeholder(name: str) -> bool:
+    return name.lower().strip(" .:-*") in _PLACEHOLDERS
+
+
+def names_allergies(name: str) -> bool:
+    """Return whether a name is that of a group of allergies, without a substance: `Allergy to drug (finding)`."""
+    words = set(_LETTERS.findall(name.lower()))
+    return not _ALLERGIES.isdisjoint(words) and words <= _ALLERGY_WORDS
+
+
+def name_allergy(names: Iterable[str], reactions: str) -> tuple[str, str]:
+    """Return what an allergy is against, by the first name with a substance, and its reactions.
+
+    Behind a name without one the reactions are part of the name, since senders write the substance there.
+    """
+    words = [name for name in names if name]
+    for name in words:
+        if not (_is_placeholder(name) or names_allergies(name)):
+            return name, reactions
+    name = next(iter(words), "")
+    return (f"{name}: {reactions}", "") if name and reactions else (name, reactions)
 
 
 def name_status(codes: Iterable[str], words: str = "") -> str:

@@ -6,7 +6,6 @@ stays. Without `concept`, the names and units are those of the source columns.
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -28,7 +27,7 @@ from epicrisis.corpus.records.facts.fact_tables import (
     read_table,
     read_unquoted,
 )
-from epicrisis.corpus.records.facts.fact_values import VITAL_SIGNS
+from epicrisis.corpus.records.facts.fact_values import VITAL_SIGNS, names_allergies
 from epicrisis.corpus.records.facts.times import add_supply
 from epicrisis.corpus.records.note_documents import ClinicalNote, NoteCleaning, build_items
 
@@ -39,14 +38,6 @@ _VITAL_CONCEPTS = frozenset(
     ("3027018", "3024171", "3020891", "3004249", "3012888", "3027598", "40762499", "3025315", "3036277", "3038553")
 )
 """Vital signs by OMOP's concept, for tables without `concept`."""
-_ALLERGIES = frozenset(("allergy", "allergies", "allergic", "allergen", "hypersensitivity", "intolerance", "adverse"))
-_WORDS_BESIDE = """
-drug drugs food medication medications medicine substance environmental environment reaction reactions
-disposition propensity status history known type causative agent finding disorder situation observable entity
-to of or and the by a
-"""
-_ALLERGY_WORDS = _ALLERGIES | frozenset(_WORDS_BESIDE.split())
-"""An observation named by these words alone is of a group of allergies, and its value is the substance."""
 _YES = frozenset(("yes", "present", "true", "positive", "1", "y"))
 _NO = frozenset(("no", "absent", "false", "negative", "0", "n", "none"))
 _OPERATORS: Mapping[str, Comparator] = {"4171756": "<", "4171754": "<=", "4172704": ">", "4171755": ">="}
@@ -65,7 +56,6 @@ _DRUG_CATEGORIES = {
     "44787730": "statement",
 }
 """What a drug exposure is, by `drug_type_concept_id`."""
-_WORD = re.compile(r"[^\W\d_]+")
 _PROBLEM_LISTS = frozenset(("32840", "38000245"))
 _VOCABULARIES = {"snomed": "snomed", "rxnorm": "rxnorm", "loinc": "loinc", "icd10cm": "icd10cm", "cvx": "cvx"}
 _SCHEMA = "CREATE TABLE concept(id TEXT PRIMARY KEY, name TEXT, vocabulary TEXT, code TEXT) WITHOUT ROWID"
@@ -326,7 +316,7 @@ class _Reader:
             entry = _with(entry, codes=codes)
         if entry is None:
             return []
-        if name.lower().startswith("allergy to") or _names_allergies(name):
+        if name.lower().startswith("allergy to") or names_allergies(name):
             return self._read_allergy(entry, row)
         return [entry]
 
@@ -339,7 +329,7 @@ class _Reader:
         if answer in _NO:
             return [_with(entry, value=entry.fact.value or answer)]
         entry = _with(entry, kind="allergy")
-        is_group = _names_allergies(entry.fact.name)
+        is_group = names_allergies(entry.fact.name)
         if not substance or answer in _YES or not is_group:
             return [entry]
         codes = self._vocabulary.find(row.id("value_as_concept_id")).codes
@@ -376,12 +366,6 @@ class _Reader:
             interpretation=interpretation or qualifier,
         )
         return replace(entry, written_unit=written_unit or unit)
-
-
-def _names_allergies(name: str) -> bool:
-    """Return whether a name is that of a group of allergies: `Allergy to drug (finding)`."""
-    words = set(_WORD.findall(name.lower()))
-    return not _ALLERGIES.isdisjoint(words) and words <= _ALLERGY_WORDS
 
 
 def _read_person(row: TableRow) -> reader_base.PatientIdentity:

@@ -14,7 +14,13 @@ from typing import Any
 from epicrisis.core.clinical_facts import ClinicalFact
 from epicrisis.core.fact_kinds import FactKind
 from epicrisis.corpus.records.facts.fact_documents import FactEntry, FactRecord, end_entry
-from epicrisis.corpus.records.facts.fact_values import ENCOUNTER_CLASSES, VITAL_SIGNS, choose_name, name_status
+from epicrisis.corpus.records.facts.fact_values import (
+    ENCOUNTER_CLASSES,
+    VITAL_SIGNS,
+    choose_name,
+    name_allergy,
+    name_status,
+)
 from epicrisis.corpus.records.facts.times import describe_end, reported_since
 from epicrisis.corpus.records.fhir.fhir_resources import WITHDRAWN, Resource, as_list, is_hospital_stay, list_objects
 from epicrisis.corpus.records.fhir.fhir_values import (
@@ -240,14 +246,18 @@ def _read_allergy(resource: Resource) -> list[FactEntry]:
     onset = _event_time(resource, "onset")
     recorded = read_time(resource.get("recordedDate"), resource.get("assertedDate"))
     clinical, verification = _read_statuses(resource)
-    reactions = []
+    reactions, substances = [], []
     for reaction in as_list(resource.get("reaction")):
         words = join_concepts(reaction.get("manifestation")) or str(reaction.get("description") or "")
         severity = str(reaction.get("severity") or "")
         reactions.append(f"{words} ({severity})" if words and severity else words or severity)
-        name = name or read_concept(reaction.get("substance"))[0]
-    if not name:
+        substances.append(read_concept(reaction.get("substance")))
+    substance = ", ".join(dict.fromkeys(words for words, _ in substances if words))
+    if not (name or substance):
         raise ValueError("names no substance; export it with its code or text")
+    name, value = name_allergy((name, substance), ", ".join(filter(None, reactions)))
+    if name == substance:
+        codes = tuple(dict.fromkeys(code for _, substance_codes in substances for code in substance_codes)) or codes
     criticality = str(resource.get("criticality") or "")
     is_past = clinical in _PAST_PROBLEM
     fact = ClinicalFact(
@@ -256,7 +266,7 @@ def _read_allergy(resource: Resource) -> list[FactEntry]:
         event="start" if onset else "state",
         time=onset or recorded or None,
         codes=codes,
-        value=", ".join(filter(None, reactions)),
+        value=value,
         interpretation=f"criticality {criticality}" if criticality else "",
         status=", ".join(filter(None, ("" if is_past else clinical, verification))),
         category=_allergy_category(resource),

@@ -15,7 +15,14 @@ from dataclasses import dataclass, replace
 from epicrisis.core.clinical_facts import ClinicalFact
 from epicrisis.core.fact_kinds import LASTING_KINDS
 from epicrisis.corpus.records.facts.fact_documents import FactEntry, FactRecord, end_entry, order_ends
-from epicrisis.corpus.records.facts.fact_values import FactValue, choose_name, name_code, name_status, parse_value
+from epicrisis.corpus.records.facts.fact_values import (
+    FactValue,
+    choose_name,
+    name_allergy,
+    name_code,
+    name_status,
+    parse_value,
+)
 from epicrisis.corpus.records.facts.times import add_supply
 from epicrisis.corpus.records.hl7.hl7_facts import first_time, read_codes
 from epicrisis.corpus.records.hl7.hl7_values import DAY_EVENTS, iso_time
@@ -181,7 +188,12 @@ def _identify(segment: Hl7Segment, number: int, *others: str, system: str = "") 
 def _read_allergy(source: _Source) -> _Course | None:
     """Return an allergy of AL1, or of IAM, which has an action, a date of onset and a status."""
     segment, is_list = source.segment, source.segment.name == "IAM"
-    name, codes = _identify(segment, 3)
+    code = segment.text(3)
+    names = [segment.text(3, component) for component in (2, 9, 5)]
+    # A number names nothing beside words, even if they are a placeholder such as `OTHER`.
+    names.append(code if not any(names) or any(map(str.isalpha, code)) else "")
+    reactions = "; ".join(filter(None, (_words(row) for row in segment.repetitions(5))))
+    name, value = name_allergy(names, reactions)
     if not name:
         return None
     status = segment.text(17).upper() if is_list else ""
@@ -189,7 +201,6 @@ def _read_allergy(source: _Source) -> _Course | None:
     recorded = source.time(segment.text(13 if is_list else 6), source.sent)
     severity = concept_name(segment, 4)
     severity = _SEVERITIES.get(segment.text(4).upper(), severity).lower()
-    reactions = "; ".join(filter(None, (_words(row) for row in segment.repetitions(5))))
     kind = _ALLERGY_TYPES.get(segment.text(2).upper(), "")
     sensitivity = _SENSITIVITIES.get(segment.text(9).upper(), "") if is_list else ""
     category = f"{kind.partition(',')[0]}, {sensitivity}" if kind and sensitivity else kind or sensitivity
@@ -200,13 +211,14 @@ def _read_allergy(source: _Source) -> _Course | None:
         name,
         event="start" if onset else "state",
         time=onset or recorded or None,
-        codes=codes,
-        value=f"{reactions} ({severity})" if reactions and severity else reactions,
-        interpretation=f"severity {severity}" if severity and not reactions else "",
+        codes=read_codes(segment, 3),
+        value=f"{value} ({severity})" if value and severity else value,
+        interpretation=f"severity {severity}" if severity and not value else "",
         status="" if state in _PAST else state,
         category=category,
         encounter=source.statement.visit,
-        source=source.name_source("AL", segment.text(3) or name.lower()),
+        # Several allergies may have the code of a placeholder.
+        source=source.name_source("AL", (code if value == reactions else "") or name.lower()),
     )
     is_withdrawn = is_list and (not _DELETIONS.isdisjoint((segment.text(6).upper(), state.upper())) or status == "E")
     onset_words = segment.text(12) if is_list else ""
