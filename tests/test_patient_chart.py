@@ -60,6 +60,23 @@ def write_orders(*rows: tuple[str, str, FactEvent, str, str, str]) -> Passage:
     )
 
 
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ("active", [("Penicillin", "current")]),
+        ("resolved", [("Patient denies any allergies", "denial"), ("Penicillin", "ended")]),
+    ],
+)
+def test_denial_of_allergies_is_shown_without_a_current_one(status: str, expected: list[tuple[str, str]]) -> None:
+    names = {"Patient denies any allergies": "active", "Penicillin": status}
+    facts = [
+        ClinicalFact("allergy", name, start=place, end=place + 1, time="2150-03-01", status=names[name], source=name)
+        for place, name in enumerate(names)
+    ]
+    document = Document("a", "Allergies", date="2150-03-01", patient="p1", metadata={FACTS: write_facts(facts)})
+    assert [(course.name, course.state) for course in build_chart([make_passage(document)]).courses] == expected
+
+
 def test_medication_whose_dose_changed_is_current_with_the_new_dose() -> None:
     orders = write_orders(
         ("order/1", "Levothyroxine", "start", "2150-03-01", "50 mcg daily", "stopped"),

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from epicrisis.core.allergy_denials import read_denial
 from epicrisis.core.clinical_facts import ClinicalFact
 from epicrisis.core.fact_kinds import FactKind
 from epicrisis.corpus.records.facts.fact_values import name_denial, states_absence
@@ -82,6 +83,22 @@ def test_allergy_denied_by_a_code_has_the_words_of_the_denial(code: str) -> None
     assert name_denial(bare).name.startswith("No known ")
     assert name_denial(replace(bare, name="No known allergy")).name == "No known allergy"
     assert name_denial(replace(bare, kind="problem")).name == bare.name
+
+
+@pytest.mark.parametrize(
+    ("name", "denied"),
+    [
+        *((name, "") for name in ("NKDA", "NKMA", "No Known Allergies (NKA)", "Patient denies any allergies", "None")),
+        *((name, "") for name in ("Denies drug allergies", "No allergies on record", "Not allergic to any medication")),
+        *((name, "penicillin") for name in ("Not allergic to penicillin", "Pt is not allergic to penicillin.")),
+        *((name, "penicillin") for name in ("No known allergies to penicillin", "No penicillin allergy")),
+        *(("None of the listed: penicillin", "penicillin"), ("Denies allergy to latex or nuts", "latex or nuts")),
+        *((name, None) for name in ("Penicillin", "Nickel", "Noni juice", "Non-steroidal anti-inflammatory agent")),
+        *((name, None) for name in ("No known allergies except penicillin", "NKDA other than sulfa")),
+    ],
+)
+def test_denial_is_of_a_substance_or_of_allergies_in_general(name: str, denied: str | None) -> None:
+    assert read_denial(name) == denied
 
 
 @pytest.mark.parametrize(("code", "expected"), [("no-allergy-info", True), ("no-known-allergies", False)])

@@ -456,6 +456,14 @@ def test_allergy_without_a_name_is_named_by_the_substance_of_its_reaction(
     assert [text for _, text in read_lines(tmp_path, allergy)] == [line]
 
 
+def test_denied_allergy_is_refuted_with_its_words(tmp_path: Path) -> None:
+    code = {"text": "Not allergic to penicillin"}
+    allergy = {"resourceType": "AllergyIntolerance", "id": "a", "patient": SUBJECT, "code": code}
+    assert [line for _, line in read_lines(tmp_path, {**allergy, "onsetDateTime": "2150"})] == [
+        "Allergy: penicillin (refuted) As written: Not allergic to penicillin."
+    ]
+
+
 def test_allergy_named_by_a_substance_has_its_codes(tmp_path: Path) -> None:
     """Not those of a placeholder, which may say that nothing is known."""
     unknown = {"text": "Unknown", "coding": [{"system": "http://snomed.info/sct", "code": "no-allergy-info"}]}

@@ -94,13 +94,14 @@ def test_planned_end_does_not_move_the_last_day_of_the_record() -> None:
     assert "as of 2150-06-01: Metformin 500 MG; Metoprolol 50 MG; Aspirin 81 MG" in computed.statement
 
 
-def test_no_known_allergy_is_not_counted_as_an_allergy() -> None:
-    chart = Chart().add("allergy", "No known allergy", "2150-01-01", status="active")
+@pytest.mark.parametrize("name", ["No known allergy", "Patient denies any allergies", "NKMA"])
+def test_no_known_allergy_is_not_counted_as_an_allergy(name: str) -> None:
+    chart = Chart().add("allergy", name, "2150-01-01", status="active")
     counted, listed = chart.ask("How many allergies does she have?"), chart.ask("What allergies does she have?")
     assert counted is not None
     assert counted.result == "0"
     assert listed is not None
-    assert listed.statement == "Structured entries say “No known allergy” as of 2150-06-01."
+    assert listed.statement == f"Structured entries say “{name}” as of 2150-06-01."
 
 
 STAYS = (

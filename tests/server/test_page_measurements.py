@@ -16,7 +16,7 @@ from epicrisis.corpus.readers.sources import read_sources
 from epicrisis.records.fact_questions.record import read_fact_record
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.base.users import USERS_FILE, UserStore
-from epicrisis.server.page.measured_answers import MAX_VALUES, Measurements, list_measurements
+from epicrisis.server.page.measured_answers import MAX_VALUES, Measurements, describe_chart, list_measurements
 from tests.server.test_page_unsafe_text import EVIL, check_page
 from tests.support.pages import Page, quoting_model
 from tests.support.servers import connect, open_library, open_resources
@@ -111,6 +111,13 @@ def test_units_are_not_mixed_and_bounds_are_not_drawn(tmp_path: Path) -> None:
     assert [(row.name, row.unit) for row in rows] == [("CRP", "mg/L"), ("Lactate", "mg/dL"), ("Lactate", "mmol/L")]
     assert [value.text for value in rows[0].values] == ["< 5", "5"]
     assert {row.course for row in rows} == {""}
+
+
+def test_denial_of_allergies_stands_with_what_holds_now(tmp_path: Path) -> None:
+    allergy = {"resourceType": "AllergyIntolerance", "id": "a", "patient": {"reference": "Patient/p1"}}
+    chart = describe_chart(as_passages(read_bundle(tmp_path, {**allergy, "code": {"text": "NKMA"}})))
+    assert chart is not None
+    assert [course.text for course in chart["allergies"]["current"]] == ["NKMA"]
 
 
 def test_note_that_looks_like_measurements_has_no_row(tmp_path: Path) -> None:

@@ -20,7 +20,14 @@ from epicrisis.core.errors import InputError
 from epicrisis.core.fact_kinds import KINDS, LASTING_KINDS, VALUE_KINDS, FactKind
 from epicrisis.core.fact_times import FactClock
 from epicrisis.core.types import Passage
-from epicrisis.records.fact_questions.courses import Course, CourseState, find_later_stop, judge_course, list_courses
+from epicrisis.records.fact_questions.courses import (
+    Course,
+    CourseState,
+    denies_allergy,
+    find_later_stop,
+    judge_course,
+    list_courses,
+)
 from epicrisis.records.fact_questions.record import PatientFacts, is_planned_end, read_fact_record
 from epicrisis.retrieval.hospital_stays import HospitalStay, NoteTime, group_stays
 
@@ -32,9 +39,9 @@ _VERBS = {
     ("encounter", "start"): "admitted",
     ("encounter", "end"): "discharged",
 }
-ChartState: TypeAlias = Literal[CourseState, "withdrawn"]
-"""`withdrawn`: refuted, not taken, or entered in error."""
-_STATES: tuple[ChartState, ...] = ("current", "uncertain", "given", "ended", "withdrawn")
+ChartState: TypeAlias = Literal[CourseState, "denial", "withdrawn"]
+"""`denial`: that there is no allergy; `withdrawn`: refuted, not taken, or entered in error."""
+_STATES: tuple[ChartState, ...] = ("current", "denial", "uncertain", "given", "ended", "withdrawn")
 """In the order of the chart. A medication of several prescriptions has the first state that one of them has."""
 
 
@@ -141,7 +148,10 @@ def _list_stays(stays: Iterable[HospitalStay]) -> tuple[ChartStay, ...]:
 
 
 def _list_courses(record: PatientFacts) -> tuple[ChartCourse, ...]:
-    """Return problems, allergies and medications by kind, state and first time. Names are compared without case."""
+    """Return problems, allergies and medications by kind, state and first time. Names are compared without case.
+
+    Beside a current allergy, entries that deny any are left out; the timeline has them.
+    """
     at = record.last or datetime.max
     groups: dict[tuple[FactKind, str], list[tuple[Course, ChartState, str]]] = defaultdict(list)
     courses = list_courses([fact for fact in record.facts if fact.kind in LASTING_KINDS])
@@ -149,10 +159,13 @@ def _list_courses(record: PatientFacts) -> tuple[ChartCourse, ...]:
         state, remark = judge_course(course, at, is_past=False)
         if state == "current" and (stop := find_later_stop(course, courses, at)) is not None:
             state, remark = "uncertain", f"another entry says it ended, {stop.time}"
-        groups[_group_key(course)].append((course, state, remark))
+        is_denial = state == "current" and denies_allergy(course.head)
+        groups[_group_key(course)].append((course, "denial" if is_denial else state, remark))
     for course in list_courses([fact for fact in record.withdrawn if fact.kind in LASTING_KINDS]):
         groups[_group_key(course)].append((course, "withdrawn", ""))
     rows = [_join_courses(group) for group in groups.values()]
+    if any(row.kind == "allergy" and row.state == "current" for row in rows):
+        rows = [row for row in rows if row.state != "denial"]
     return tuple(sorted(rows, key=_chart_order))
 
 

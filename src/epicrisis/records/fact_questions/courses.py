@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
 
+from epicrisis.core.allergy_denials import read_denial
 from epicrisis.core.clinical_facts import ClinicalFact
 from epicrisis.core.fact_kinds import KINDS
 from epicrisis.core.fact_times import is_later
@@ -40,7 +41,6 @@ _UNCERTAIN = frozenset(
 _PROPOSED = frozenset({"proposal", "plan", "option"})
 """Categories of orders that were never placed."""
 _PAUSED = frozenset({"on-hold", "suspended"})
-_NO_ALLERGY = ("no known", "no allerg", "nkda", "nka", "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +80,7 @@ def is_uncertain(fact: ClinicalFact) -> bool:
 
 def denies_allergy(fact: ClinicalFact) -> bool:
     """Return whether an allergy entry says that there is none."""
-    return fact.kind == "allergy" and is_denial(fact.name)
-
-
-def is_denial(name: str) -> bool:
-    """Return whether the name of an allergy entry says that there is none."""
-    return name.lower().startswith(_NO_ALLERGY)
+    return fact.kind == "allergy" and read_denial(fact.name) is not None
 
 
 def judge_course(course: Course, at: datetime, *, is_past: bool) -> tuple[CourseState, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
+from epicrisis.core.allergy_denials import read_denial
 from epicrisis.core.clinical_facts import ClinicalFact
 from epicrisis.core.computed_values import NO_ENTRY, ComputedRow, FactOperation
 from epicrisis.core.fact_kinds import KINDS
@@ -32,7 +33,6 @@ from epicrisis.records.fact_questions.courses import (
     Course,
     denies_allergy,
     find_later_stop,
-    is_denial,
     is_uncertain,
     judge_course,
     list_courses,
@@ -258,7 +258,7 @@ def _state_current(
         remarks.append(f"not certain to be current, see the remarks: {doubtful}")
     stale = sum("no sign" in row.remark for row in rows.rows)
     stale_note = f" ({stale} without a sign for {STALE_MONTHS} months or more)" if stale else ""
-    denials = [row.name for row in rows.rows if plan.topic == "allergy" and is_denial(row.name)]
+    denials = [row.name for row in rows.rows if plan.topic == "allergy" and read_denial(row.name) is not None]
     if denials and len(denials) == len(rows.rows):
         statement = f"Structured entries say “{join_words(denials)}” as of {day}"
         return finish(plan, statement, result="; ".join(denials), rows=all_rows, remarks=remarks)

@@ -28,7 +28,7 @@ _ROUTINE = frozenset({"", "final", "completed"})
 
 MAX_LAST_VALUES = (6, 4)
 """Laboratory values and others of the first screen, the newest first. All others follow in a fold."""
-_NOW = frozenset({"current", "uncertain"})
+_NOW = frozenset({"current", "denial", "uncertain"})
 _HIDDEN = frozenset({"withdrawn"})
 _FLAGS = (("(high", "above"), ("(low", "below"), ("(H", "above"), ("(L", "below"))
 """How sources mark values outside the range of reference."""

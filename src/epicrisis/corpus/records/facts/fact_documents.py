@@ -22,8 +22,9 @@ from operator import attrgetter
 from types import TracebackType
 from typing import Any
 
+from epicrisis.core.allergy_denials import read_denial
 from epicrisis.core.clinical_facts import FACTS, ClinicalFact, write_facts
-from epicrisis.core.fact_kinds import KINDS, FactEvent
+from epicrisis.core.fact_kinds import KINDS
 from epicrisis.core.types import Document
 from epicrisis.core.ucum import to_ucum
 from epicrisis.corpus.base.note_times import parse_note_time
@@ -323,12 +324,17 @@ def order_ends(entries: Sequence[FactEntry]) -> list[FactEntry]:
 
 
 def _refute_absence(entry: FactEntry) -> FactEntry:
-    """Return the entry, with the status `refuted` if it names nothing that the patient has."""
-    entry = replace(entry, fact=name_denial(entry.fact))
-    if not states_absence(entry.fact):
-        return entry
-    event: FactEvent = "state" if entry.fact.event == "start" else entry.fact.event
-    return replace(entry, fact=replace(entry.fact, status="refuted", event=event))
+    """Return the entry, with the status `refuted` if it names nothing that the patient has, or denies an allergy."""
+    fact = name_denial(entry.fact)
+    denied = read_denial(fact.name) if fact.kind == "allergy" else ""
+    if denied:
+        # "Not allergic to penicillin (refuted)" would deny the denial.
+        remark = f"{entry.remark} As written: {fact.name}.".strip()
+        entry = replace(entry, remark=remark)
+        fact = replace(fact, name=denied)
+    if denied or states_absence(fact):
+        fact = replace(fact, status="refuted", event="state" if fact.event == "start" else fact.event)
+    return replace(entry, fact=fact)
 
 
 def _find_key(record: FactRecord, entry: FactEntry) -> _DocumentKey:
