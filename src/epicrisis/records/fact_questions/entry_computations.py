@@ -117,7 +117,13 @@ def _compute_ever(
     """Return whether any entry names it. None shows nothing, and the statement says so."""
     certain: list[ClinicalFact] = []
     doubtful = list(match.doubtful)
+    # "Is she allergic to nuts?" asks for what holds, not for what was.
+    past = () if plan.window.is_restricted else _list_ended(plan, match, record.last or datetime.max)
+    past = [course for course in past if course.head.kind == "allergy"]
+    over = {fact for course in past for fact in course.facts}
     for fact in match.certain:
+        if fact in over:
+            continue
         if is_uncertain(fact) or (fact.kind == "allergy" and list_statuses(fact) & ENDED):
             doubtful.append(fact)
         elif not denies_allergy(fact):
@@ -139,6 +145,8 @@ def _compute_ever(
         why = "their dates may lie outside the time" if unclear else "they are uncertain, or name it among other words"
         rows = _list_facts([*unclear, *doubtful])
         return abstain(plan, f"Entries name “{plan.subject}”{when}, but {why}; read them", rows)
+    if past:
+        return _state_ended(plan, f"{record.last:%Y-%m-%d}" if record.last else "the last entry", past, ())
     denied = _list_denied(plan, match_entries(plan.words, record.withdrawn).certain)
     if denied:
         statement = (
@@ -226,7 +234,7 @@ def _state_ended(plan: FactQuestion, day: str, past: Sequence[Course], remarks: 
     names: list[str] = []
     for course in past:
         end = course.end
-        remark = "ended" if end is None else f"ended {format_time(end.time)}"
+        remark = _describe_past(course)
         rows.add(_row(course.head, remark), course.head, *((end,) if end not in (None, course.head) else ()))
         names.append(f"{course.head.name} ({remark})")
     one = _NAMES[plan.topic][0]
@@ -235,6 +243,16 @@ def _state_ended(plan: FactQuestion, day: str, past: Sequence[Course], remarks: 
         f"{agree(len(past), 'one that ended is', 'those that ended are')} {join_words(list(dict.fromkeys(names)))}"
     )
     return finish(plan, statement, result=NO_ENTRY, rows=rows, remarks=remarks)
+
+
+def _describe_past(course: Course) -> str:
+    """Return when a course ended, or if no entry says when, its last status with the time of the entry."""
+    end = course.end
+    if end is not None and end.time:
+        return f"ended {format_time(end.time)}"
+    statuses = {status for fact in course.facts for status in list_statuses(fact) & ENDED}
+    status = ", ".join(sorted(statuses)) or "ended"
+    return f"{status}, entry of {format_time(course.head.time)}" if course.head.time else f"{status}, no date"
 
 
 def _state_current(
