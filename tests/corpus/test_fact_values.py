@@ -33,6 +33,12 @@ from epicrisis.corpus.records.facts.times import add_supply, read_fact_time
             "Medication administration not documented",
             "Nil known",
             "No problems",
+            "Patient takes no medications",
+            "No Drug Therapy Prescribed",
+            "Patient not on self-medications",
+            "None at this time",
+            "Currently on no medications",
+            "Denies taking any medications",
         ),
     ],
 )

@@ -128,7 +128,7 @@ _KINDS = (
 )
 _LISTED_CATEGORIES = ("devices", "flags")
 _UNKNOWN_CODE = re.compile(r"no-[a-z]+-info")
-_NONE_CODE = re.compile(r"no-known-[a-z-]+|160245001|787481004")
+_NONE_CODE = re.compile(r"no-known-[a-z-]+|160245001|787481004|182849000")
 """Codes of the International Patient Summary (absent-unknown-uv-ips), SNOMED CT for none."""
 _NO_VACCINE = "cvx:998"
 _NO_ALLERGIES = {
@@ -153,9 +153,11 @@ _UNKNOWN_NAME = re.compile(
     re.IGNORECASE,
 )
 _NONE_NAME = re.compile(
-    rf"{_SUBJECT}(?:no known\b.*|not (?:currently )?(?:taking|on|using) any\b.*|"
-    rf"no (?:\w+ ){{0,3}}{_KINDS}|none(?: (?:known|recorded|documented|reported|listed|on file))?|nil|"
-    r"denies all\b.*)[.\s]*",
+    rf"{_SUBJECT}(?:currently )?(?:no known\b.*|not (?:currently )?(?:taking|on|using) any\b.*|denies all\b.*|"
+    r"(?:(?:takes |on |using )?no|not (?:currently )?on|denies (?:taking|using|any)|does not take(?: any)?) "
+    rf"(?:[\w-]+[ -]){{0,3}}(?:{_KINDS}|therapy)|none|nil)"
+    r"(?: (?:known|prescribed|recorded|documented|reported|listed|on file|taken|currently|at (?:this|present) time))*"
+    r"[.\s]*",
     re.IGNORECASE,
 )
 _LETTERS = re.compile(r"[^\W\d_]+")
