@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from epicrisis.corpus.records.assertions import Assertion, assess_line
+from epicrisis.corpus.records.assertions import Assertion, assess_line, assess_name
 
 LINES = Path(__file__).parents[1] / "support" / "problem_lines.tsv"
 """200 invented lines, labelled by reading before the rules had seen them: line, label, name."""
@@ -32,6 +32,35 @@ LINES = Path(__file__).parents[1] / "support" / "problem_lines.tsv"
 )
 def test_line_is_assessed(line: str, expected: Assertion) -> None:
     assert assess_line(line) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("Family history of colon cancer", Assertion("family", "colon cancer")),
+        ("Mother has diabetes", Assertion("family", "diabetes")),
+        ("No history of diabetes", Assertion("absent", "diabetes")),
+        ("Denies chest pain", Assertion("absent", "chest pain")),
+        ("MI, ruled out", Assertion("absent", "MI")),
+        ("Rule out pulmonary embolism", Assertion("uncertain", "pulmonary embolism")),
+        ("Suspected lupus", Assertion("uncertain", "lupus")),
+        ("Child abuse, suspected", Assertion("uncertain", "abuse")),
+        *(
+            (name, Assertion("present", name))
+            for name in ("Absence of kidney", "Spouse abuse", "Risk of falls", "Lack of exercise", "Twin pregnancy")
+        ),
+        *(
+            (name, Assertion("present", name))
+            for name in ("No fixed abode", "History of tobacco use", "Chest pain, rule out MI", "Unable to walk")
+        ),
+        *(
+            (name, Assertion("present", name))
+            for name in ("Pneumonia without sepsis", "Encounter for suspected infection, ruled out")
+        ),
+    ],
+)
+def test_name_of_a_problem_is_assessed_if_it_is_a_statement(name: str, expected: Assertion) -> None:
+    assert assess_name(name) == expected
 
 
 def test_nine_of_ten_lines_that_are_called_present_are() -> None:

@@ -590,6 +590,20 @@ def test_allergy_to_a_placeholder_is_named_by_its_value(tmp_path: Path, agent: s
     assert [text for _, text in lines(tmp_path, document([concern(entry, "48765-2")]))] == [line]
 
 
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("Family history of gout", "Onset of Family history of gout (active, family-history)"),
+        ("Denies chest pain", "Problem: chest pain (refuted) As written: Denies chest pain."),
+        ("Suspected lupus", "Onset of Suspected lupus (active, suspected)"),
+    ],
+)
+def test_problem_whose_name_is_a_statement_has_its_status(tmp_path: Path, name: str, line: str) -> None:
+    value = f'<value xsi:type="CD" code="1" displayName="{name}"/>'
+    text = document([concern(problem('<low value="2010"/>', value), "11450-4")])
+    assert [words for _, words in lines(tmp_path, text)] == [line]
+
+
 def inner(code: str, value: str, template: str = "", kind: str = "REFR") -> str:
     """Return an observation within an entry, with its code or its template."""
     root = f'<templateId root="2.16.840.1.113883.10.20.{template}"/>' if template else ""

@@ -456,6 +456,26 @@ def test_allergy_without_a_name_is_named_by_the_substance_of_its_reaction(
     assert [text for _, text in read_lines(tmp_path, allergy)] == [line]
 
 
+@pytest.mark.parametrize(
+    ("name", "code", "line"),
+    [
+        ("Family history of gout", "1", "Problem: Family history of gout (active, family-history)"),
+        ("Malignant neoplasm of breast", "Z80.3", "Problem: Malignant neoplasm of breast (active, family-history)"),
+        ("Personal history of TIA", "Z86.73", "Problem: Personal history of TIA (active)"),
+        ("Rule out sepsis", "1", "Problem: Rule out sepsis (active, suspected)"),
+        ("No history of diabetes", "1", "Problem: diabetes (refuted) As written: No history of diabetes."),
+    ],
+)
+def test_problem_whose_name_is_a_statement_has_its_status(tmp_path: Path, name: str, code: str, line: str) -> None:
+    concept = {"text": name, "coding": [{"system": "http://hl7.org/fhir/sid/icd-10-cm", "code": code}]}
+    assert [text for _, text in read_lines(tmp_path, condition(code=concept))] == [line]
+
+
+def test_statement_that_is_refuted_is_kept_as_written(tmp_path: Path) -> None:
+    denied = condition(code={"text": "No history of gout"}, verificationStatus={"text": "refuted"})
+    assert [text for _, text in read_lines(tmp_path, denied)] == ["Problem: No history of gout (active, refuted)"]
+
+
 def test_denied_allergy_is_refuted_with_its_words(tmp_path: Path) -> None:
     code = {"text": "Not allergic to penicillin"}
     allergy = {"resourceType": "AllergyIntolerance", "id": "a", "patient": SUBJECT, "code": code}

@@ -53,6 +53,11 @@ def drug(
         ("DG1|1||I21.4^NSTEMI^I10||20150301|F", "2015-03-01 Problem: NSTEMI (encounter diagnosis)"),
         ("DG1|1|I9|428.0||20150301|W", "2015-03-01 Problem: 428.0 (encounter diagnosis; working)"),
         ("DG1|1||R07^Unknown^I10|Pain|20150301|A", "2015-03-01 Problem: Pain (encounter diagnosis; admitting)"),
+        (
+            "DG1|1||Z80.3^Neoplasm of breast^I10||20150301|F",
+            "2015-03-01 Problem: Neoplasm of breast (encounter diagnosis; family-history)",
+        ),
+        ("PRB|AD|20150301|1^Possible lupus^L|P7", "2015-03-01 Problem: Possible lupus (suspected)"),
         ("PRB|AD|20150301|73211009^Diabetes^SCT|P7||||||||||||20030405", "2015-03-01 2003-04-05 Onset of Diabetes"),
         ("PRB|AD|20150301|73211009^Diabetes^SCT|P7|||||||||415684004", "2015-03-01 Problem: Diabetes (suspected)"),
         ("PR1|1||80146002^Appendectomy^SCT||201403041030", "2014-03-04 10:30 Procedure: Appendectomy"),

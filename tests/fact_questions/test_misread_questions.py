@@ -113,6 +113,17 @@ def test_planned_end_does_not_move_the_last_day_of_the_record() -> None:
     assert "as of 2150-06-01: Metformin 500 MG; Metoprolol 50 MG; Aspirin 81 MG" in computed.statement
 
 
+def test_family_history_is_no_active_problem() -> None:
+    chart = Chart().add("problem", "Gout", "2150-01-01", status="active, family-history").lab("2150-01-02", "1.1")
+    computed = chart.add("problem", "Asthma", "2150-01-01", status="active").ask("active problems")
+    assert computed is not None
+    assert computed.result == "Asthma"
+    assert [(row.name, row.remark) for row in computed.rows] == [("Asthma", ""), ("Gout", "family history")]
+    ever = chart.ask("Has she ever had gout?")
+    assert ever is not None
+    assert ever.state == "abstained"
+
+
 @pytest.mark.parametrize("name", ["No known allergy", "Patient denies any allergies", "NKMA"])
 def test_no_known_allergy_is_not_counted_as_an_allergy(name: str) -> None:
     chart = Chart().add("allergy", name, "2150-01-01", status="active")

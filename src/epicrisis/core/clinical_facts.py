@@ -25,6 +25,8 @@ from epicrisis.core.types import Passage
 Comparator: TypeAlias = Literal["", "<", "<=", ">", ">="]
 """How a value stands to its number; empty: it is the number."""
 
+FAMILY_HISTORY = "family-history"
+"""The status of a problem that a relative has."""
 FACTS = "clinical_facts"
 """The key of the facts in the metadata of documents and passages. A passage has the facts that begin in it."""
 

@@ -58,6 +58,10 @@ class _Rules:
     """Words that name no problem by themselves."""
     other: re.Pattern[str]
     """A word of a line that names no problem."""
+    statement: re.Pattern[str]
+    """The name of a structured problem that is a statement about it."""
+    family: re.Pattern[str]
+    """Words of such a name that speak of relatives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,21 @@ def assess_line(line: str) -> Assertion:
     has_other = other.search(name) is not None or other.search(text, 0, target[0]) is not None
     is_other = has_other and not _AFTER.search(text) and not _DISEASE.search(name)
     return Assertion("other", "") if is_other else Assertion("present", name)
+
+
+def assess_name(name: str) -> Assertion:
+    """Return what the name of a structured problem asserts: `Rule out gout` is uncertain, `Absence of kidney` present.
+
+    It is `present` unless a statement begins or ends it, since names of problems have words of the rules in them.
+    """
+    rules = _load_rules()
+    if not rules.statement.match(name):
+        return Assertion("present", name)
+    assertion = assess_line(name)
+    if assertion.status == "family" and not rules.family.search(name):
+        # "Suspected child abuse" is of no relative.
+        return Assertion("uncertain", assertion.name)
+    return assertion
 
 
 def _find_modifiers(text: str) -> Sequence[_Modifier]:
@@ -156,6 +175,11 @@ def _load_rules() -> _Rules:
         tuple(_compile_rules(rules)),
         re.compile(rf"(?i)(?:(?:{'|'.join(rules['words']['empty'])})\b|\W)+"),
         re.compile(rf"(?i)\b(?:{'|'.join(rules['words']['other'])})\b"),
+        re.compile(
+            rf"(?i)(?:{'|'.join((*rules['names']['family'], *rules['names']['others']))})(?!\w)|\?|"
+            rf"(?!encounter|observation).*\W(?:{'|'.join(rules['names']['ends'])})\W*$"
+        ),
+        re.compile(rf"(?i)\b(?:{'|'.join(rules['names']['family'])})\b"),
     )
 
 

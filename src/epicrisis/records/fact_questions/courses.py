@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from epicrisis.core.allergy_denials import read_denial
-from epicrisis.core.clinical_facts import ClinicalFact
+from epicrisis.core.clinical_facts import FAMILY_HISTORY, ClinicalFact
 from epicrisis.core.fact_kinds import KINDS
 from epicrisis.core.fact_times import is_later
 from epicrisis.records.fact_questions.computation import find_extreme, format_time, sort_facts
@@ -35,7 +35,7 @@ _UNCERTAIN = frozenset(
     {
         *("draft", "unconfirmed", "provisional", "differential", "preparation", "planned", "proposed", "intended"),
         *("unknown", "ruled-out", "rule-out", "ruled", "rule", "excluded", "aborted", "suspected", "possible"),
-        *("probable", "questionable", "working"),
+        *("probable", "questionable", "working", FAMILY_HISTORY),
     }
 )
 _PROPOSED = frozenset({"proposal", "plan", "option"})
@@ -96,6 +96,8 @@ def judge_course(course: Course, at: datetime, *, is_past: bool) -> tuple[Course
     statuses = frozenset[str]().union(*(list_statuses(fact) for fact in course.facts))
     if statuses & ENDED:
         return ("uncertain", f"status {head.status}, at an unknown time") if is_past else ("ended", "")
+    if FAMILY_HISTORY in statuses:
+        return "uncertain", "family history"
     if statuses & (_UNCERTAIN | _PAUSED) or is_uncertain(head):
         return "uncertain", f"only a {head.category}" if head.category in _PROPOSED else f"status {head.status}"
     if start is None:

@@ -15,6 +15,7 @@ can be anywhere in an export. Memory holds the facts of one patient at a time.
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -23,13 +24,14 @@ from types import TracebackType
 from typing import Any
 
 from epicrisis.core.allergy_denials import read_denial
-from epicrisis.core.clinical_facts import FACTS, ClinicalFact, write_facts
+from epicrisis.core.clinical_facts import FACTS, FAMILY_HISTORY, ClinicalFact, write_facts
 from epicrisis.core.fact_kinds import KINDS
 from epicrisis.core.types import Document
 from epicrisis.core.ucum import to_ucum
 from epicrisis.corpus.base.note_times import parse_note_time
 from epicrisis.corpus.base.reader_base import DeletedDocument, StatedSources
 from epicrisis.corpus.base.removal_log import RemovalLog
+from epicrisis.corpus.records.assertions import assess_name
 from epicrisis.corpus.records.facts.fact_values import name_denial, states_absence
 from epicrisis.corpus.records.facts.times import split_offset
 from epicrisis.corpus.records.note_documents import SOURCE
@@ -40,6 +42,8 @@ _FACT_VALUES = attrgetter(*_FIELDS)
 _PREFIX = "epicrisis-facts-"
 _CLOCK = len("2150-03-04T10:30")
 """The length of a local time."""
+_FAMILY_CODE = re.compile(r"icd10(?:cm)?:Z8[0-4]|icd9(?:cm)?:V1[6-9]")
+"""Codes of the history of the family."""
 _BATCH = 5_000
 """Rows written together."""
 _SCHEMA = """
@@ -150,7 +154,7 @@ class FactSpool:
     def add(self, record: FactRecord) -> None:
         """Store the facts of a record. One that says that there is none, or nothing known, counts as refuted."""
         ordered = order_ends(record.entries)
-        entries = json.dumps([_pack(_refute_absence(entry)) for entry in ordered], ensure_ascii=False)
+        entries = json.dumps([_pack(_assess_entry(entry)) for entry in ordered], ensure_ascii=False)
         flags = (record.is_withdrawn, record.is_separate)
         self._rows.append((record.patient, record.source, record.version, *flags, entries))
         if len(self._rows) >= _BATCH:
@@ -323,18 +327,35 @@ def order_ends(entries: Sequence[FactEntry]) -> list[FactEntry]:
     return ordered
 
 
-def _refute_absence(entry: FactEntry) -> FactEntry:
-    """Return the entry, with the status `refuted` if it names nothing that the patient has, or denies an allergy."""
+def _assess_entry(entry: FactEntry) -> FactEntry:
+    """Return the entry with the status that its name gives it.
+
+    `refuted`: it names nothing that the patient has. A problem may also be suspected, or of the family.
+    """
     fact = name_denial(entry.fact)
-    denied = read_denial(fact.name) if fact.kind == "allergy" else ""
-    if denied:
-        # "Not allergic to penicillin (refuted)" would deny the denial.
-        remark = f"{entry.remark} As written: {fact.name}.".strip()
-        entry = replace(entry, remark=remark)
-        fact = replace(fact, name=denied)
-    if denied or states_absence(fact):
-        fact = replace(fact, status="refuted", event="state" if fact.event == "start" else fact.event)
-    return replace(entry, fact=fact)
+    if states_absence(fact):
+        return _refute(replace(entry, fact=fact), fact.name)
+    if fact.kind == "allergy" and (denied := read_denial(fact.name)):
+        return _refute(replace(entry, fact=fact), denied)
+    if fact.kind != "problem" or fact.event == "end" or "refuted" in fact.status:
+        return replace(entry, fact=fact)
+    assertion = assess_name(fact.name)
+    if assertion.status == "absent":
+        return _refute(entry, assertion.name)
+    is_family = assertion.status == "family" or any(map(_FAMILY_CODE.match, fact.codes))
+    status = FAMILY_HISTORY if is_family else "suspected" if assertion.status == "uncertain" else ""
+    return replace(entry, fact=replace(fact, status=", ".join(filter(None, (fact.status, status)))))
+
+
+def _refute(entry: FactEntry, name: str) -> FactEntry:
+    """Return the entry as a refuted one of this name, with the words as written if they were others.
+
+    `Not allergic to penicillin (refuted)` would deny the denial.
+    """
+    fact = entry.fact
+    words = f"As written: {fact.name}." if name != fact.name else ""
+    refuted = replace(fact, name=name, status="refuted", event="state" if fact.event == "start" else fact.event)
+    return replace(entry, fact=refuted, remark=" ".join(filter(None, (entry.remark, words))))
 
 
 def _find_key(record: FactRecord, entry: FactEntry) -> _DocumentKey:
