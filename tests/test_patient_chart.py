@@ -111,6 +111,15 @@ def test_state_of_course_follows_its_status(status: str, state: str, remark: str
     assert (course.state, course.remark) == (state, remark)
 
 
+def test_entry_that_another_refutes_says_so() -> None:
+    orders = write_orders(
+        ("order/1", "Warfarin", "start", "2150-03-01", "5 mg", "active"),
+        ("order/2", "warfarin", "state", "2150-03-02", "", "refuted"),
+    )
+    (course,) = build_chart([orders]).courses
+    assert (course.state, course.remark) == ("current", "another entry refutes it")
+
+
 def test_withdrawn_entries_are_not_on_the_timeline() -> None:
     orders = write_orders(
         ("order/1", "Warfarin", "start", "2150-03-01", "5 mg", "entered-in-error"),

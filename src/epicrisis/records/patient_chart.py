@@ -28,7 +28,7 @@ from epicrisis.records.fact_questions.courses import (
     judge_course,
     list_courses,
 )
-from epicrisis.records.fact_questions.record import PatientFacts, is_planned_end, read_fact_record
+from epicrisis.records.fact_questions.record import PatientFacts, is_planned_end, list_statuses, read_fact_record
 from epicrisis.retrieval.hospital_stays import HospitalStay, NoteTime, group_stays
 
 LAST_VISIT = "last-visit"
@@ -186,6 +186,8 @@ def _join_courses(group: Sequence[tuple[Course, ChartState, str]]) -> ChartCours
     end = last.time if state == "ended" and last.event == "end" and not is_planned_end(last) else None
     details = dict.fromkeys(course.head.value for course, _ in deciding if course.head.value)
     remarks = dict.fromkeys(remark for _, remark in deciding if remark)
+    if state != "withdrawn" and any("refuted" in list_statuses(course.head) for course, _, _ in group):
+        remarks["another entry refutes it"] = None
     return ChartCourse(
         kind=last.kind,
         name=last.name,
