@@ -6,7 +6,7 @@ import pytest
 
 from epicrisis.reading.comparisons import read_comparison
 from epicrisis.reading.directions import find_effect
-from epicrisis.reading.mentions import is_outcome_turned
+from epicrisis.reading.mentions import is_other_exposure, is_outcome_turned
 
 TITLE = "A randomised trial"
 
@@ -132,5 +132,177 @@ def test_sentence_on_what_is_asked_is_not_turned(question: str, sentence: str) -
 )
 def test_direction_of_the_asked_outcome_is_said(question: str, sentence: str, direction: str) -> None:
     effect = find_effect(question, sentence, TITLE)
+    assert effect is not None
+    assert effect.direction == direction
+
+
+OTHER = [
+    # Another exposure.
+    ("Does aspirin increase bleeding?", "Aspirin resistance significantly increased bleeding (P<0.001)."),
+    (
+        "Does folic acid reduce birth defects?",
+        "Folic acid antagonists significantly increased birth defects (P<0.001).",
+    ),
+    ("Does metformin lower glucose?", "Metformin withdrawal significantly increased glucose (P<0.001)."),
+    ("Does thrombolysis reduce mortality?", "Thrombolysis delay significantly increased mortality (P<0.001)."),
+    ("Do statins reduce mortality?", "Statin intolerance significantly increased mortality (P<0.001)."),
+    ("Do statins reduce mortality?", "Statin nonadherence significantly increased mortality (P<0.001)."),
+    ("Do statins reduce mortality?", "Statin non-adherence was associated with significantly higher mortality."),
+    ("Do statins reduce mortality?", "Statin therapy discontinuation significantly increased mortality (P<0.001)."),
+    ("Do statins reduce mortality?", "Low adherence to statins significantly increased mortality (P<0.001)."),
+    ("Does CPAP reduce mortality?", "Poor CPAP adherence significantly increased mortality (P<0.001)."),
+    ("Does aspirin reduce mortality?", "Aspirin overdose significantly increased mortality (P<0.001)."),
+    ("Does aspirin reduce mortality?", "Aspirin allergy significantly increased mortality (P<0.001)."),
+    ("Does aspirin reduce mortality?", "Mortality was significantly higher without aspirin (P<0.001)."),
+    ("Does vitamin D reduce falls?", "Vitamin D deficiency significantly increased falls (P<0.001)."),
+    ("Does vitamin D reduce falls?", "Low vitamin D significantly increased falls (P<0.001)."),
+    ("Does salt raise blood pressure?", "Salt restriction significantly reduced blood pressure (P<0.001)."),
+    ("Does methotrexate reduce joint damage?", "Methotrexate failure significantly increased joint damage (P<0.001)."),
+    ("Does heparin reduce thrombosis?", "Heparin-induced thrombocytopenia significantly increased thrombosis."),
+    (
+        "Do antipsychotics increase weight?",
+        "Metformin significantly reduced antipsychotic-induced weight gain (P<0.001).",
+    ),
+    (
+        "Does clopidogrel with aspirin reduce stroke compared with aspirin?",
+        "Clopidogrel resistance raised stroke on aspirin.",
+    ),
+    # Another treatment of its users.
+    ("Does aspirin increase bleeding?", "Omeprazole significantly reduced bleeding in aspirin users (P<0.001)."),
+    ("Does aspirin increase bleeding?", "Omeprazole significantly reduced bleeding in patients on aspirin (P<0.001)."),
+    ("Does aspirin increase bleeding?", "Omeprazole reduced bleeding among patients treated with low-dose aspirin."),
+    ("Does aspirin increase bleeding?", "In aspirin users, omeprazole significantly reduced bleeding (P<0.001)."),
+    ("Does aspirin increase bleeding?", "Bleeding was significantly reduced by omeprazole in aspirin users (P<0.001)."),
+    (
+        "Does insulin reduce mortality?",
+        "Metformin significantly reduced mortality in insulin-treated patients (P=0.01).",
+    ),
+    (
+        "Does chemotherapy reduce recurrence?",
+        "Trastuzumab after adjuvant chemotherapy significantly reduced recurrence.",
+    ),
+    (
+        "Does chemotherapy reduce recurrence?",
+        "In addition to chemotherapy, trastuzumab significantly reduced recurrence.",
+    ),
+    ("Do statins reduce mortality?", "Ezetimibe significantly reduced mortality despite statins (P<0.001)."),
+    ("Does surgery reduce mortality?", "Aspirin before surgery significantly reduced mortality (P=0.01)."),
+    ("Does cisplatin cause kidney injury?", "Magnesium reduced kidney injury due to cisplatin (P=0.01)."),
+    # Both sides had it, or the other side.
+    ("Does prednisolone reduce mortality?", "Adding pentoxifylline to prednisolone significantly reduced mortality."),
+    ("Does prednisolone reduce mortality?", "Pentoxifylline added to prednisolone significantly reduced mortality."),
+    ("Does prednisolone reduce mortality?", "Pentoxifylline on top of prednisolone significantly reduced mortality."),
+    ("Does prednisolone reduce mortality?", "Pentoxifylline plus prednisolone significantly reduced mortality."),
+    (
+        "Does prednisolone reduce mortality?",
+        "Prednisolone and pentoxifylline reduced mortality compared with prednisolone alone.",
+    ),
+    (
+        "Does prednisolone reduce mortality?",
+        "Compared with prednisolone, pentoxifylline significantly reduced mortality.",
+    ),
+    (
+        "Does prednisolone reduce mortality?",
+        "Pentoxifylline significantly reduced mortality compared with prednisolone.",
+    ),
+    (
+        "Does prednisolone reduce mortality?",
+        "Mortality was significantly lower with pentoxifylline than with prednisolone.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("question", "sentence"), OTHER)
+def test_direction_of_another_exposure_is_not_said(question: str, sentence: str) -> None:
+    assert is_other_exposure(sentence, read_comparison(question))
+    assert find_effect(question, sentence, TITLE) is None
+
+
+@pytest.mark.parametrize(
+    ("question", "sentence"),
+    [
+        ("Does aspirin reduce mortality?", "Mortality was lower with aspirin than with placebo (P<0.001)."),
+        ("Does aspirin reduce mortality?", "Mortality was higher with placebo than with aspirin (P<0.001)."),
+        ("Does aspirin reduce mortality?", "Placebo significantly increased mortality compared with aspirin."),
+        ("Does aspirin reduce mortality?", "Mortality among aspirin users was lower than among non-users (P<0.001)."),
+        ("Does aspirin reduce mortality?", "Mortality did not differ with or without aspirin (P=0.6)."),
+        ("Does aspirin reduce stroke?", "Patients treated with aspirin had significantly fewer strokes (P<0.001)."),
+        ("Does aspirin reduce stroke?", "Stroke was less frequent in patients treated with aspirin (P<0.001)."),
+        ("Does aspirin reduce stroke?", "In patients taking aspirin, stroke was less frequent (P<0.001)."),
+        ("Does aspirin reduce stroke?", "We found significantly fewer strokes in aspirin users (P<0.001)."),
+        ("Does aspirin reduce stroke?", "Women who received aspirin had significantly less stroke (P<0.001)."),
+        ("Does aspirin reduce stroke?", "In patients with diabetes, aspirin significantly reduced stroke (P<0.001)."),
+        ("Does aspirin reduce stroke?", "Stroke was reduced by half in aspirin users (P<0.001)."),
+        ("Does aspirin reduce stroke?", "Stroke was reduced with conventional care in aspirin users (P<0.001)."),
+        ("Does aspirin reduce stroke?", "Aspirin added to clopidogrel significantly reduced stroke (P<0.001)."),
+        ("Does aspirin reduce stroke?", "Adding aspirin to clopidogrel significantly reduced stroke (P<0.001)."),
+        ("Does aspirin reduce stroke?", "Aspirin significantly reduced stroke compared with clopidogrel (P<0.001)."),
+        ("Does aspirin reduce stroke?", "Aspirin reduced stroke in aspirin-resistant patients, too (P<0.001)."),
+        ("Does aspirin reduce stroke?", "Aspirin significantly delays progression and reduces stroke."),
+        ("Does morphine reduce pain?", "Symptom severity decreased after morphine, and pain was lower (P<0.001)."),
+        ("Does morphine reduce pain?", "Severity decreased significantly after morphine (P<0.001)."),
+        ("Does morphine reduce pain?", "After morphine, pain was significantly lower (P<0.001)."),
+        ("Does exercise reduce blood pressure?", "The exercise-induced reduction in blood pressure was significant."),
+        # The question names it.
+        (
+            "Does aspirin reduce stroke compared with clopidogrel?",
+            "Clopidogrel increased stroke compared with aspirin.",
+        ),
+        (
+            "Does aspirin reduce stroke compared with aspirin plus clopidogrel?",
+            "Stroke was higher with clopidogrel and aspirin than with aspirin alone.",
+        ),
+        (
+            "Does aspirin reduce stroke compared with clopidogrel?",
+            "Stroke was lower with clopidogrel than with aspirin.",
+        ),
+        ("Do folic acid antagonists increase birth defects?", "Folic acid antagonists increased birth defects."),
+        ("Does dietary salt reduction lower blood pressure?", "Salt reduction significantly reduced blood pressure."),
+        ("Does vitamin D deficiency increase falls?", "Vitamin D deficiency significantly increased falls."),
+        ("Does salt restriction lower blood pressure?", "Salt restriction significantly reduced blood pressure."),
+        ("Does a low salt diet lower blood pressure?", "A low salt diet significantly reduced blood pressure."),
+        ("Does metformin reduce weight gain?", "Metformin significantly reduced antipsychotic-induced weight gain."),
+        (
+            "Does omeprazole reduce bleeding in aspirin users?",
+            "Omeprazole significantly reduced bleeding in aspirin users.",
+        ),
+        (
+            "Does trastuzumab reduce recurrence?",
+            "Trastuzumab after adjuvant chemotherapy significantly reduced recurrence.",
+        ),
+    ],
+)
+def test_sentence_on_the_intervention_is_of_no_other_exposure(question: str, sentence: str) -> None:
+    assert not is_other_exposure(sentence, read_comparison(question))
+
+
+@pytest.mark.parametrize(
+    ("question", "sentence", "direction"),
+    [
+        (
+            "Does aspirin reduce mortality?",
+            "Mortality was significantly lower with aspirin than with placebo.",
+            "decreased",
+        ),
+        (
+            "Does aspirin reduce mortality?",
+            "Compared with placebo, aspirin significantly reduced mortality.",
+            "decreased",
+        ),
+        ("Does aspirin reduce pain?", "After aspirin, pain was significantly lower.", "decreased"),
+        (
+            "Do folic acid antagonists increase birth defects?",
+            "Folic acid antagonists increased birth defects.",
+            "increased",
+        ),
+        (
+            "Does omeprazole reduce bleeding in aspirin users?",
+            "Omeprazole significantly reduced bleeding in aspirin users.",
+            "decreased",
+        ),
+    ],
+)
+def test_direction_under_the_asked_intervention_is_said(question: str, sentence: str, direction: str) -> None:
+    effect = find_effect(question, sentence.removesuffix(".") + " (P<0.001).", TITLE)
     assert effect is not None
     assert effect.direction == direction

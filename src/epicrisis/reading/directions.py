@@ -29,7 +29,7 @@ from epicrisis.reading.direction_rules import (
     list_stems,
     read_rates,
 )
-from epicrisis.reading.mentions import is_outcome_turned
+from epicrisis.reading.mentions import is_other_exposure, is_outcome_turned
 from epicrisis.reading.opposites import count_opposites, list_opposites
 from epicrisis.reading.text_classifier import TextClassifier
 
@@ -78,16 +78,18 @@ def find_effect(question: str, sentence: str, title: str = "") -> EffectReading 
     None if the question compares nothing, if the sentence states no result on the outcome, if neither sentence nor
     title names the intervention, and if the probability is too low. A sentence that names the opposite of a word of the
     question (at term, preterm) is about something else, and so is another part of the sentence. An increase in freedom
-    from the outcome is no increase in it, and has no direction.
+    from the outcome is no increase in it, and has no direction. Neither has a sentence on another exposure, such as the
+    withdrawal of the intervention, or another treatment of its users.
     """
     comparison = read_comparison(question)
     if not is_about(question, comparison, sentence, title):
         return None
     effect = read_effect(sentence, comparison)
     in_clause = find_clause_direction(sentence, comparison)
-    if effect.direction != "no-difference" and is_outcome_turned(sentence, comparison):
+    if not effect.is_sure or in_clause not in (effect.direction, "none") or is_other_exposure(sentence, comparison):
         return None
-    return effect if effect.is_sure and in_clause in (effect.direction, "none") else None
+    is_turned = effect.direction != "no-difference" and is_outcome_turned(sentence, comparison)
+    return None if is_turned else effect
 
 
 def is_about(question: str, comparison: Comparison, sentence: str, title: str = "") -> bool:

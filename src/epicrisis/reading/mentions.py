@@ -1,9 +1,10 @@
-"""Tell whether a sentence speaks of the asked outcome, or of what only contains its name.
+"""Tell whether a sentence speaks of the asked outcome and intervention, or of what only contains their names.
 
     comparison = read_comparison("Does aspirin reduce stroke?")
     is_outcome_turned("Aspirin increased stroke-free survival.", comparison)   # True: more of it is less stroke
+    is_other_exposure("Omeprazole reduced stroke in aspirin users.", comparison)   # True
 
-The direction of such a sentence is not that of the asked outcome.
+The direction of such a sentence is not that of the asked outcome under the asked intervention.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import re
 
 from epicrisis.reading.comparisons import Comparison
-from epicrisis.reading.direction_rules import STEM_CHARACTERS, is_unwanted, list_stems
+from epicrisis.reading.direction_rules import STEM_CHARACTERS, is_unwanted, list_stems, split_clauses
 
 _ENDS = (
     r"free(?:dom)?|relief|remissions?|resolution|clearance|cessation|recovery|healing|closure|loss|prevention|"
@@ -53,6 +54,87 @@ _ARTICLE = re.compile(r"^(?:an?|the) ", re.IGNORECASE)
 _REDUCTION = r"(?:reductions?|decreases?|declines?|drops?)"
 _MORE = r"\b(?:greater|larger|higher|bigger|more|increased)\b"
 _LESS = r"\b(?:smaller|less|lower)\b"
+
+_BEHIND = re.compile(
+    r"(?:[\s-](?:therapy|treatment|use|drug|medication))?[\s-]("
+    r"withdrawal|intoleran\w+|resistan\w+|refractor\w+|antagoni\w+|inhibitors?|inhibition|block(?:ers?|ade)|"
+    r"(?:induced|associated|related)(?! (?:with|to)\b| (?:[\w-]+ )?(?:reductions?|decreases?|increases?|improvements?|"
+    r"changes?|declines?|benefits?|effects?|enhancement|prevention|protection|suppression|differences?)\b)|"
+    r"non-?(?:adheren|complian|persisten|us)\w+|underus\w+|discontinuation|cessation|interruption|omission|deficien\w+|"
+    r"insufficien\w+|depletion|deprivation|restriction|reduction|avoidance|refusal|allerg\w+|hypersensitivity|"
+    r"overdos\w+|poisoning|toxicity|failures?|misuse|abuse|dependence|substitutes?|free|na[iï]ve|sparing|taper\w*|"
+    r"reversal|elimination|exclusion|abstinence|de-?escalation|"
+    r"delays?(?= (?:\w+ly )?(?:\w+ed|was|were|is|are|led|had|has|of|by|beyond|did|does)\b|[,.;:)]|$))",
+    re.IGNORECASE,
+)
+"""Words behind an intervention that make another exposure of it."""
+_ADHERENCE = re.compile(r"[\s-](?:adherence|compliance|persistence|response)\b", re.IGNORECASE)
+_POOR = re.compile(r"\b(?:poor|poorer|low|lower|bad|worse|inadequate|suboptimal|non) (?:[\w-]+ )?$", re.IGNORECASE)
+_REACH = 120
+"""Characters before a mention in which such words stand."""
+_LEAD = r"(?:(?!(?:of|with|to|by|and|or|in|than|for|on)\b)[\w-]+ ){0,2}$"
+"""Words between such a preposition and the intervention: `low-dose`."""
+_AHEAD = re.compile(
+    r"\b(despite|in addition to|added to|on top of|instead of|rather than|(?:adding|addition of) (?:\S+ ){1,6}?to|"
+    r"switch\w* from|(?:refractory|resistant|resistance|unresponsive|naive) to|(?:intoleran\w+|allerg\w+) (?:of|to)|"
+    r"(?:poor|poorer|low|lower|inadequate|non-?)[ ]?(?:adherence|compliance) (?:to|with)|nonadherence to|failed|"
+    r"(?:antagonists?|inhibitors?|inhibition|failure|overdose|interruption|lack|absence) of|(?<!or )(?<!and )without|"
+    rf"not (?:receiving|taking|using|given|on)|with no) {_LEAD}",
+    re.IGNORECASE,
+)
+_LOW = re.compile(r"\b(low|lower|reduced|insufficient)[\s-](?:serum |plasma |blood |dietary )?$", re.IGNORECASE)
+"""What stands before an intervention that is not what a sentence speaks of."""
+_PEOPLE = (
+    r"(?:patients?|users?|recipients?|people|persons?|individuals?|subjects?|participants?|adults?|women|men|children|"
+    r"infants?|those|volunteers)"
+)
+_CONTEXT = re.compile(
+    rf"\b(?:after|following|before|prior to|(?:due|owing) to|caused by|from|(?:combined|combination) with|"
+    r"(?:compared|comparison) (?:with|to)|relative to|versus|vs\.?|over|plus|"
+    rf"than(?: (?:with|in|after|for|by|those of|that of|that with))?|"
+    rf"{_PEOPLE} (?:already |currently |also )?(?:on|with|taking|receiving|treated with|given|using|prescribed|"
+    rf"who \w+(?: \w+)?)) {_LEAD}",
+    re.IGNORECASE,
+)
+_IN = re.compile(rf"\b(?:in|among|of|for|to) {_LEAD}", re.IGNORECASE)
+_POPULATION = re.compile(rf"[\s-](?:treated |taking )?{_PEOPLE}\b|[\s-]treated\b", re.IGNORECASE)
+"""Where an intervention is that of the population or the other side, if a sentence speaks of another treatment."""
+_ALONE = re.compile(r"[\s-](?:(?:therapy|treatment) )?(?:alone|only|monotherapy)\b", re.IGNORECASE)
+_FRONTED = re.compile(
+    r"^(?:(?:when|as) )?(?:compared|relative|versus|in|among|after|following|despite|with|at|during|over|for|on|"
+    r"within|by) [^,]{1,120}, ",
+    re.IGNORECASE,
+)
+_ACTS = re.compile(
+    r"(?<!\bbe )(?<!\bbeen )\b(?:reduc(?:ed|es?)|increased|decreased|(?:in|de)creases (?=\w+ \w)|improv(?:ed|es?)|"
+    r"lower(?:ed|s)|prevent(?:ed|s)?|attenuat(?:ed|es?)|suppress(?:ed|es)?|inhibit(?:ed|s)?|rais(?:ed|es?)|prolong(?:ed|s)?|"
+    r"shorten(?:ed|s)?|accelerat(?:ed|es?)|delay(?:ed|s)|diminish(?:ed|es)?|enhanc(?:ed|es?)|protect(?:ed|s)?|"
+    r"alleviat(?:ed|es?)|reliev(?:ed|es?)|ameliorat(?:ed|es?)|halv(?:ed|es?)|doubl(?:ed|es?)|worsen(?:ed|s)?|had|has|have|"
+    r"show(?:ed|s)|led|leads|result(?:ed|s) in|caus(?:ed|es?)|produc(?:ed|es?)|provid(?:ed|es?)|did|does|gave|"
+    r"(?:was|were|is|are) (?:\w+ly )?(?:associated|superior|inferior|better|more|less|effective))\b",
+    re.IGNORECASE,
+)
+_SUBJECT_END = re.compile(
+    r"\b(?:after|following|before|prior|combined|given|in|added|on top|plus|compared|versus|vs|than|among|for|despite|"
+    r"to|when|over|alone|at|during|who|which|that|from|was|were)\b|[(,;]",
+    re.IGNORECASE,
+)
+_AGENT = re.compile(
+    r"\b(?:by|with|under) (?!(?:\d|half|a |an |about|approximately|up |more |less|mean|average|time|age|respect|"
+    r"regard))"
+    r"((?:(?!(?:in|among|of|for|than|and|compared|versus|vs|on|to|at|with|by|after)\b)[\w-]+ ?){1,3})",
+    re.IGNORECASE,
+)
+_NO_TREATMENT = re.compile(
+    rf"\b(?:{_PEOPLE}|we|they|it|this|these|there|both|all|each|many|most|some|no|not|non\w*|never|other|others|which|"
+    r"our|its|their|revealed|indicated|demonstrated|suggest\w*|observed|found|showed|stud(?:y|ies)|trials?|"
+    r"analys[ei]s|results?|data|findings?|evidence|reviews?|meta-analys[ei]s|authors?|investigators?|interventions?|treatments?|treated|use|drugs?|medications?|regimens?|combinations?|doses?|"
+    r"programmes?|programs?|models?|tests?|comparisons?|groups?|arms?|cohorts?|one|two|three|multivariate|regression|"
+    r"controls?|placebo|sham|usual|standard|conventional|baseline|untreated|vehicle|saline|dummy|wait\w*|observation|"
+    r"rats?|mice|animals?|boys|girls|mothers?|elderly|older|younger|\w+ly)\b",
+    re.IGNORECASE,
+)
+"""Words that name no other treatment."""
 
 
 def is_outcome_turned(sentence: str, comparison: Comparison) -> bool:
@@ -102,6 +184,64 @@ def _is_less_of_change(text: str, names: str, asked: str) -> bool:
         patterns.append(rf"{_MORE} {names} improvements?\b")
     is_asked = re.search(rf"\b(?:{_REDUCTION}|improvements?)\b", asked, re.IGNORECASE) is not None
     return not is_asked and any(re.search(pattern, text, re.IGNORECASE) for pattern in patterns)
+
+
+def is_other_exposure(sentence: str, comparison: Comparison) -> bool:
+    """Return whether every mention of the intervention is of another exposure: its lack, its users, the other side."""
+    intervention, comparator = list_stems(comparison.intervention), list_stems(comparison.comparator)
+    stems = intervention - comparator or intervention
+    if not stems:
+        return False
+    words = _match_words(stems)
+    mention = re.compile(rf"{_match_name(comparison.intervention)}|{words}(?:[\s-]{words})*", re.IGNORECASE)
+    others: list[bool] = []
+    for clause in split_clauses(" ".join(sentence.split())):
+        names_comparator = bool((comparator - intervention) & list_stems(clause))
+        for match in mention.finditer(clause):
+            before, after = clause[max(0, match.start() - _REACH) : match.start()], clause[match.end() :]
+            is_whole = list_stems(match[0]) == intervention
+            if is_whole and not names_comparator and _CONTEXT.search(before) and _ALONE.match(after):
+                # Both sides had it.
+                return True
+            is_other = _is_another(before, after, comparison) or (
+                _is_context(before, after) and _has_other_treatment(clause, match.start(), comparison)
+            )
+            others.append(is_other)
+    return bool(others) and all(others)
+
+
+def _is_another(before: str, after: str, comparison: Comparison) -> bool:
+    """Return whether the words around a mention make another exposure of it, such as its withdrawal, unless asked."""
+    for match in (_BEHIND.match(after), _AHEAD.search(before), _LOW.search(before)):
+        if match is not None:
+            beginning = re.escape(match[1][:STEM_CHARACTERS])
+            if re.search(rf"\b{beginning}", comparison.intervention, re.IGNORECASE) is None:
+                return True
+    return _ADHERENCE.match(after) is not None and _POOR.search(before) is not None
+
+
+def _is_context(before: str, after: str) -> bool:
+    """Return whether a mention may be that of the population, of an earlier treatment or of the other side."""
+    is_population = _IN.search(before) is not None and _POPULATION.match(after) is not None
+    return is_population or _CONTEXT.search(before) is not None
+
+
+def _has_other_treatment(clause: str, place: int, comparison: Comparison) -> bool:
+    """Return whether a clause says that another treatment changes the outcome, as its subject or agent."""
+    outcome = list_stems(comparison.outcome)
+    ours = outcome | list_stems(comparison.intervention) | list_stems(comparison.comparator)
+    fronted = _FRONTED.match(clause)
+    rest = clause[fronted.end() :] if fronted else clause
+    verb = _ACTS.search(rest)
+    if verb is not None and outcome & list_stems(rest[verb.end() :]):
+        subject = _SUBJECT_END.split(rest[: verb.start()], maxsplit=1)[0]
+        if list_stems(_NO_TREATMENT.sub(" ", subject)) and not list_stems(subject) & ours:
+            return True
+    for match in _AGENT.finditer(clause[:place]):
+        names = list_stems(match[1])
+        if names and not names & ours and not _NO_TREATMENT.search(match[1]):
+            return True
+    return False
 
 
 def _match_words(stems: frozenset[str]) -> str:
