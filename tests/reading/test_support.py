@@ -13,6 +13,7 @@ from epicrisis.reading.support import (
     find_missing_numbers,
     find_missing_subject,
     is_copied,
+    shares_direction,
     states_result,
 )
 
@@ -217,3 +218,17 @@ def test_find_missing_subject_names_words_that_the_text_lacks(claim: str, missin
 )
 def test_states_result_refuses_aims_methods_and_funding(sentence: str, heading: str, result: bool) -> None:
     assert states_result(sentence, heading) is result
+
+
+@pytest.mark.parametrize(
+    ("claim", "sentence"),
+    [
+        ("Valproate reduces seizures.", "Valproate significantly increased seizure freedom at 12 months (P=0.003)."),
+        ("Valproate increases seizures.", "Valproate significantly increased seizure freedom at 12 months (P=0.003)."),
+        ("Folic acid increases birth defects.", "Folic acid antagonists significantly increased birth defects."),
+        ("Aspirin reduces bleeding.", "Omeprazole significantly reduced bleeding in aspirin users (P<0.001)."),
+    ],
+)
+def test_sentence_on_freedom_or_another_exposure_says_nothing_of_a_claim(claim: str, sentence: str) -> None:
+    assert check_claim(claim, [CitedSentence(sentence)]).state == "not-checked"
+    assert not shares_direction(claim, CitedSentence(sentence))
