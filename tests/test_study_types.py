@@ -71,6 +71,22 @@ def test_title_about_a_trial_or_a_guideline_shows_no_type(title: str) -> None:
     assert find_study_type({}, title, "Patients were allocated.") is None
 
 
+@pytest.mark.parametrize(
+    "title",
+    [
+        "Mendelian randomisation of urate and gout",
+        "Urate and gout: a two-sample Mendelian randomization study",
+        "Statins in old age: emulation of a target trial",
+        "Surgery for sciatica: the need for randomized trials",
+        "Enrolment of women in randomized controlled trials of heart failure",
+        "Dropout in double-blind, placebo-controlled trials",
+        "Critical appraisal of systematic reviews in dentistry",
+    ],
+)
+def test_title_about_trials_of_others_leaves_the_abstract_unread(title: str) -> None:
+    assert find_study_type({}, title, "Patients were randomised.") is None
+
+
 def test_title_of_a_trial_decides_before_mesh_of_its_follow_up() -> None:
     match = find_study_type({"mesh": ["Humans", "Follow-Up Studies"]}, "Aspirin: a randomised trial")
     assert match is not None
@@ -87,6 +103,70 @@ def test_abstract_decides_if_the_title_says_nothing() -> None:
     match = find_study_type({}, "Fluids in surgery", "Patients were randomly assigned to two groups.")
     assert match is not None
     assert (match.type, match.basis) == ("randomised-trial", "abstract")
+
+
+@pytest.mark.parametrize(
+    ("title", "abstract", "expected"),
+    [
+        ("Non-randomised comparison of X and Y", "120 patients chose X or Y. They were randomised later.", None),
+        ("A non-randomized controlled trial of X", "Patients were randomised later.", "clinical-trial"),
+        ("A nonrandomized trial of X", "", "clinical-trial"),
+        ("A quasi-randomised trial of X", "", "clinical-trial"),
+        ("Reply to Smith et al.: a randomised trial", "We thank them.", "opinion"),
+        ("Comment on: a randomised trial of X", "", "opinion"),
+        ("Two randomised, double-blind trials of X", "", "randomised-trial"),
+    ],
+)
+def test_title_that_denies_or_discusses_a_randomised_trial_is_of_none(
+    title: str, abstract: str, expected: str | None
+) -> None:
+    match = find_study_type({}, title, abstract)
+    assert (match and match.type) == expected
+
+
+@pytest.mark.parametrize(
+    ("abstract", "expected"),
+    [
+        ("This was not a randomized trial. Groups were compared.", None),
+        ("Patients were not randomised. Randomised groups differ less.", None),
+        ("Groups were compared without randomisation, unlike in a randomised trial.", None),
+        ("We used two-sample Mendelian randomisation.", None),
+        ("We emulated a randomised trial in the records of 20,000 veterans.", None),
+        ("Randomised trials have shown no benefit. We reviewed the charts of 120 patients.", None),
+        ("A large, randomised, controlled trial is needed. We treated 12 patients.", None),
+        ("X was safe. A larger randomised trial might show a benefit.", None),
+        ("X was safe. Use in a randomised trial should follow.", None),
+        ("In a large randomised trial, we compared X with Y.", "randomised-trial"),
+        ("X was better. A randomised trial is warranted.", None),
+        ("A previous randomised trial showed a benefit. We followed 300 patients.", None),
+        ("We thank Smith et al. for their letter on our randomised trial.", None),
+        ("Significance was found by a randomisation test.", None),
+        ("Randomised trials are needed. In this retrospective study, X was safe.", "cohort"),
+        ("Two studies were done. We searched MEDLINE for randomised trials.", "systematic-review"),
+        ("Previous randomised trials were small. We randomised 320 patients.", "randomised-trial"),
+        ("Patients were randomised to X for a further 8 weeks if needed.", "randomised-trial"),
+        ("Participants were allocated 1:1 by computer to X or placebo.", "randomised-trial"),
+        ("We did a double-blind, placebo-controlled trial.", "randomised-trial"),
+        ("After randomisation, 12 patients withdrew.", "randomised-trial"),
+    ],
+)
+def test_abstract_shows_a_randomised_trial_only_by_its_own_words(abstract: str, expected: str | None) -> None:
+    match = find_study_type({}, "X for Y", abstract)
+    assert (match and match.type) == expected
+
+
+@pytest.mark.parametrize(
+    ("abstract", "expected", "basis"),
+    [
+        ("We randomised 320 patients.", "randomised-trial", "abstract"),
+        ("All patients received omeprazole.", "clinical-trial", "title"),
+        ("In this retrospective study, X was safe.", "clinical-trial", "title"),
+    ],
+)
+def test_abstract_says_whether_a_trial_was_randomised(abstract: str, expected: str, basis: str) -> None:
+    match = find_study_type({}, "Omeprazole trial", abstract)
+    assert match is not None
+    assert (match.type, match.basis) == (expected, basis)
 
 
 def test_words_that_show_no_type_give_none() -> None:

@@ -36,6 +36,24 @@ _EXPERIMENTS: frozenset[StudyType] = frozenset({"randomised-trial", "clinical-tr
 _CLEAR_TITLES: frozenset[StudyType] = frozenset({"randomised-trial", "systematic-review", "protocol"})
 """Types whose words in a title are clearer than MeSH terms of the design."""
 _TRIALS: frozenset[StudyType] = frozenset({"randomised-trial", "clinical-trial"})
+_RANDOMISED = r"(?:randomi[sz]ed|(?<!ed )(?<!ed, )(?:double[- ]blind(?:ed)?|placebo[- ]controlled))"
+_OTHERS_TRIALS = rf"(?<!two )(?<!three )(?<!four )(?<!both ){_RANDOMISED},? (?:[\w-]+,? ){{0,4}}(?:trials|studies|RCTs)"
+"""Trials in the plural are those of others: the studies of a review, or the background of a report."""
+_EMULATION = r"(?:target|hypothetical) trial|trial emulation|emulat\w+ (?:[\w-]+ ){0,4}trial|Mendelian randomi[sz]ation"
+"""Observational studies that borrow the words of trials."""
+_DENIAL = re.compile(
+    rf"\b(?:(?:non|quasi|pseudo)[- ]?randomi[sz]|not (?:(?:an?|been|be|yet) ){{0,2}}randomi[sz]|"
+    rf"(?:no|without|lack of|absence of) randomi[sz]ation|{_EMULATION})",
+    re.IGNORECASE,
+)
+"""Words that say that a study randomised nobody."""
+_OTHER_TRIAL = re.compile(
+    rf"\b(?:{_OTHERS_TRIALS}|letter|should|(?:is|are|be|seems?) (?:[\w-]+ )?(?:needed|warranted|required|justified)|"
+    r"(?:future|further|larger|previous|prior|earlier|recent|another) (?:[\w,-]+ ){0,5}(?:trial|study|research))\b",
+    re.IGNORECASE,
+)
+"""Words of a sentence that tells of another trial than the study's own: one before it, or one to come."""
+_SENTENCE_END = re.compile(r"[.;:]\s")
 _ABSTRACT: tuple[tuple[StudyType, re.Pattern[str]], ...] = (
     (
         "systematic-review",
@@ -43,7 +61,12 @@ _ABSTRACT: tuple[tuple[StudyType, re.Pattern[str]], ...] = (
     ),
     (
         "randomised-trial",
-        re.compile(r"\b(?:randomly (?:assigned|allocated|divided)|randomi[sz]ed|randomi[sz]ation)\b", re.I),
+        re.compile(
+            r"\b(?:randomly (?:assigned|allocated|divided)|randomi[sz]ed|"
+            r"(?:at|after|before|following) randomi[sz]ation|allocated (?:[\w-]+ ){0,3}1:1|"
+            r"placebo[- ]controlled (?:[\w-]+ ){0,3}(?:trial|study))\b",
+            re.I,
+        ),
     ),
     ("case-control", re.compile(r"\bcase[- ]control study\b", re.I)),
     (
@@ -55,7 +78,7 @@ _ABSTRACT: tuple[tuple[StudyType, re.Pattern[str]], ...] = (
     ),
     ("cross-sectional", re.compile(r"\bcross[- ]sectional study\b", re.I)),
 )
-"""Words of an abstract, used only if its title matches no row."""
+"""Words of an abstract, used only if its title matches no row, or shows a trial and not whether it was randomised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +101,11 @@ _NO_TRIAL = re.compile(
     r"missing data|imputation|cost[- ]effectiveness|cost[- ]utility|economic|recruitment|trial design|trialists?|"
     r"generali[sz]ability|informed consent|lessons|characteristics|sub-?study|methodology|willingness|participation|"
     r"to (?:clinical )?practice|observational|retrospective|cohort|case[- ]matched|trial on a|"
-    r"predictors? of|correlates?)\b",
+    rf"predictors? of|correlates?|repl(?:y|ies) to|comment(?:ary)? on|letter to|editorial|erratum|correction to|"
+    rf"{_OTHERS_TRIALS}|systematic reviews|{_EMULATION})\b",
     re.IGNORECASE,
 )
-"""Titles of work about a trial, which is not the comparison that the trial randomised."""
+"""Titles of work about trials or reviews, which is not the comparison that the trial randomised."""
 
 
 def _words(pattern: str) -> re.Pattern[str]:
@@ -125,7 +149,7 @@ STUDY_TYPES: tuple[StudyTypeRow, ...] = (
         "systematic review or meta-analysis",
         frozenset({"meta-analysis", "systematic review", "network meta-analysis", "systematic-review"}),
         title=_words(
-            r"(?<!quality of )systematic (?:literature )?reviews?|"
+            r"(?<!quality of )systematic (?:literature )?review|"
             r"(?<!treatment )(?<!in )(?<!for )(?<!of )meta-?analys[ie]s|"
             "cochrane review|pooled analysis"
         ),
@@ -215,7 +239,7 @@ STUDY_TYPES: tuple[StudyTypeRow, ...] = (
         "opinion",
         "editorial, letter or comment",
         frozenset({"editorial", "comment", "letter", "news", "article-commentary"}),
-        title=_words("editorial|commentary|letter to the editor|comment on"),
+        title=_words("editorial|commentary|letter to the editor|comment on|repl(?:y|ies) to"),
     ),
 )
 _ROWS = {row.type: row for row in STUDY_TYPES}
@@ -246,7 +270,7 @@ def find_study_type(metadata: Metadata, title: str = "", abstract: str = "") -> 
     Publication types decide before MeSH terms, these before the title, and the title before the abstract. A study with
     the MeSH term `Animals` and without `Humans` is a laboratory study, unless it is a review or a guideline. A title
     that says randomised, systematic review or protocol decides before MeSH terms, because trials are often indexed
-    with `Follow-Up Studies`.
+    with `Follow-Up Studies`. Where a title says only "trial", the abstract may show that it was randomised.
     """
     types = _lower(metadata.get("publication_types"))
     mesh = {term.split("/")[0].rstrip("*") for term in (*_lower(metadata.get("mesh")), *_lower(metadata.get("meshes")))}
@@ -269,15 +293,29 @@ def find_study_type(metadata: Metadata, title: str = "", abstract: str = "") -> 
 def _read_words(title: str, abstract: str) -> StudyTypeMatch | None:
     """Return the type that the words of a title or abstract show. Work about a trial has none."""
     about_trial = _NO_TRIAL.search(title) is not None
-    for row in STUDY_TYPES:
-        if row.title is not None and row.title.search(title) and not (about_trial and row.type in _TRIALS):
-            return StudyTypeMatch(row.type, "title")
-    if about_trial:
-        return None
+    excluded = _TRIALS if about_trial else _find_denied(title)
+    rows = [row for row in STUDY_TYPES if row.title is not None and row.type not in excluded]
+    by_title = next((row.type for row in rows if row.title is not None and row.title.search(title)), None)
+    if by_title in (None, "clinical-trial") and not about_trial:
+        by_abstract = _read_abstract(abstract, excluded)
+        if by_abstract == "randomised-trial" or (by_abstract and not by_title):
+            return StudyTypeMatch(by_abstract, "abstract")
+    return StudyTypeMatch(by_title, "title") if by_title else None
+
+
+def _read_abstract(abstract: str, excluded: frozenset[StudyType]) -> StudyType | None:
+    """Return the type that an abstract shows. Of a randomised trial only its own sentences count."""
+    own = [text for text in _SENTENCE_END.split(abstract) if not _OTHER_TRIAL.search(text)]
+    excluded |= _find_denied(abstract)
     for study_type, pattern in _ABSTRACT:
-        if pattern.search(abstract):
-            return StudyTypeMatch(study_type, "abstract")
+        text = ". ".join(own) if study_type == "randomised-trial" else abstract
+        if study_type not in excluded and pattern.search(text):
+            return study_type
     return None
+
+
+def _find_denied(text: str) -> frozenset[StudyType]:
+    return frozenset({"randomised-trial"}) if _DENIAL.search(text) else frozenset()
 
 
 def _lower(values: object) -> frozenset[str]:
