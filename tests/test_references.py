@@ -52,6 +52,23 @@ def test_up_to_three_authors_are_named_with_initials() -> None:
     assert reference.describe("T", "", None).startswith("Rottoli ML, WHO Study Group. T")
 
 
+@pytest.mark.parametrize(
+    ("author", "printed"),
+    [
+        ("Lee, K.-H.", "Lee KH. T"),
+        ("Lee, K\u2010H", "Lee KH. T"),
+        ("Lee, B.C.", "Lee BC. T"),
+        ("Lee, KH", "Lee KH. T"),
+        ("Lee, Kyung-Ho", "Lee KH. T"),
+        ("Lee, KYUNG", "Lee K. T"),
+        ("Demo Inc.", "Demo Inc. T"),
+    ],
+)
+def test_author_is_printed_with_all_initials_and_one_full_stop(author: str, printed: str) -> None:
+    reference = build_reference(replace(ARTICLE, metadata={"authors": [author]}))
+    assert reference.describe("T", "", None) == f"{printed}. 2002"
+
+
 @pytest.mark.parametrize("doi", ["javascript:alert(1)", "10.1/x y", 'x" onclick="', "", None, 5])
 def test_identifier_of_another_form_is_no_link(doi: object) -> None:
     reference = build_reference(replace(ARTICLE, document_id="file:a.pdf", metadata={"doi": doi, "pmid": "1;2"}))

@@ -236,6 +236,25 @@ def test_answer_of_crossref_is_read(tmp_path: Path) -> None:
     assert document.metadata["reference_type"] == "article-journal"
 
 
+@pytest.mark.parametrize(
+    ("name", "ordered"),
+    [
+        ("Lee K.-H.", "Lee, K.-H."),
+        ("Lee K-H", "Lee, K-H"),
+        ("van der Berg J.P.", "van der Berg, J.P."),
+        ("Öberg Å.", "Öberg, Å."),
+        ("Smith, Jörg", "Smith, Jörg"),
+        ("World Health Organization", "World Health Organization"),
+    ],
+)
+def test_name_with_initials_last_is_ordered_in_tables_and_ris(name: str, ordered: str) -> None:
+    table = f'Authors,Title,Year,DOI\n"Roe B.; {name}",T,2020,10.1000/a\n'
+    for text in (table, f"TY  - JOUR\nAU  - Roe B.\nA2  - {name}\nAU  - {name}\nTI  - T\nER  - \n"):
+        (entry,), _ = parse_references(text)
+        assert entry.metadata["authors"] == ["Roe, B.", ordered]
+    assert entry.metadata["editors"] == [ordered]
+
+
 SCOPUS = (
     "Authors,Author full names,Title,Year,Source title,Page start,Page end,DOI,Abstract,Document Type\n"
     '"Sample A.; Lee B.C.","Sample, Ann (1234); Lee, Bo (5678)","Aspirin, again",2020,Demo,12,15,10.1000/s,'

@@ -16,6 +16,8 @@ STARTS = "_starts"
 PAGE_LABELS = "page_labels"
 """The key of the printed page numbers of a PDF file: a list of texts, and in a passage of [page from 1, text]."""
 _MAX_AUTHORS = 3
+_MAX_INITIALS = 3
+_BETWEEN_INITIALS = re.compile(r"[.\-\u2010]")
 _PMID = re.compile(r"pubmed:(\d{1,9})")
 _PMCID = re.compile(r"pmc:(PMC\d{1,9})")
 _NUMBER = re.compile(r"\d{1,9}")
@@ -116,8 +118,8 @@ class Reference:
         """
         when = (date or "") if self.note_type else self.year + self._describe_pages()
         journal = self.journal or self.publication.book or source
-        pieces = (_shorten_authors(self.authors), title.rstrip("."), journal, when)
-        return ". ".join(filter(None, pieces))
+        pieces = (_shorten_authors(self.authors), title, journal, when)
+        return ". ".join(filter(None, (piece.rstrip(".") for piece in pieces)))
 
     def _describe_pages(self) -> str:
         """Return volume, issue and pages behind a year, such as `;378(20):1865-76`; empty without a year and volume."""
@@ -327,6 +329,8 @@ def _shorten_authors(authors: tuple[str, ...]) -> str:
     names: list[str] = []
     for author in authors:
         family, _, given_names = author.partition(",")
-        initials = "".join(word[0].upper() for word in given_names.replace("-", " ").split())
+        words = _BETWEEN_INITIALS.sub(" ", given_names).split()
+        # `KH` are two initials already, `Kyung` is a name.
+        initials = "".join(word if word.isupper() and len(word) <= _MAX_INITIALS else word[0].upper() for word in words)
         names.append(f"{family.strip()} {initials}".strip())
     return ", ".join(names) if len(names) <= _MAX_AUTHORS else f"{names[0]} et al"

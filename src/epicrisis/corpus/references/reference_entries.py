@@ -20,6 +20,7 @@ from epicrisis.corpus.base.text_quality import is_empty
 from epicrisis.corpus.references.bibtex import BROKEN, decode_latex, read_values
 from epicrisis.corpus.references.reference_tables import (
     is_reference_header,
+    order_name,
     read_reference_rows,
     split_authors,
     split_header,
@@ -191,8 +192,8 @@ def _from_ris(record: TaggedRecord, number: int) -> ReferenceEntry:
     serial = _first(record, "SN")
     is_book = _first(record, "TY") in ("BOOK", "CHAP")
     metadata = {
-        "authors": _all(record, "AU"),
-        "editors": _all(record, "ED", "A2", "A3"),
+        "authors": [order_name(name) for name in _all(record, "AU")],
+        "editors": [order_name(name) for name in _all(record, "ED", "A2", "A3")],
         "journal": "" if is_book else _first(record, "JF", "T2", "JO", "BT") or _ris_source(record),
         "book": _first(record, "T2", "BT") if _first(record, "TY") == "CHAP" else "",
         "journal_abbreviation": _first(record, "JA", "J2"),

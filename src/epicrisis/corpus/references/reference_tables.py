@@ -43,7 +43,7 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
 _RECORD_COLUMNS = re.compile(r"patient|subjectid|personid|hadmid|mrn$|medicalrecord|encounter|visitid|notetype")
 """Columns of tables about patients, which are no references."""
 _NO_LETTERS = re.compile(r"[\W_]+")
-_INITIALS_LAST = re.compile(r"([^,]{0,200}[^\s,])\s((?:[A-Z](?:[.-]\s?)?){1,5})")
+_INITIALS_LAST = re.compile(r"([^,]{0,200}[^\s,])\s((?:[A-ZÀ-ÖØ-Þ](?:\.?[-‐]|\.\s?)?){1,5})")
 _SCOPUS_NUMBER = re.compile(r"\s{0,3}\(\d{4,20}\)$")
 _OTHERS = ("", "et al", "et al.")
 
@@ -121,10 +121,14 @@ def split_authors(value: str) -> list[str]:
             parts = pieces
     names = []
     for part in parts:
-        name = _SCOPUS_NUMBER.sub("", part.strip())
-        match = _INITIALS_LAST.fullmatch(name)
-        names.append(f"{match[1]}, {match[2]}" if match else name)
+        names.append(order_name(_SCOPUS_NUMBER.sub("", part.strip())))
     return [name for name in names if name.lower() not in _OTHERS]
+
+
+def order_name(name: str) -> str:
+    """Return a name that ends with initials as `Family, Given` (`Lee, K.-H.`), and others as they are."""
+    match = _INITIALS_LAST.fullmatch(name)
+    return f"{match[1]}, {match[2]}" if match else name
 
 
 def _fold(cell: str) -> str:
