@@ -123,7 +123,7 @@ def test_ris_with_missing_ends_and_spaces_keeps_every_record() -> None:
 
 def test_bibtex_decodes_latex_and_reports_broken_entries() -> None:
     entries, faults = parse_references(BIBTEX)
-    assert [entry.key for entry in entries] == ["smith2019", "smith2019", "good2021"]
+    assert [entry.key for entry in entries] == ["smith2019", "smith2019~2", "good2021"]
     first = entries[0]
     assert first.title == "Aspirin: 5% of α-blockers & p<0.05"
     assert first.abstract == "We found 10^9 cells, β 5 mg, naïve, for $5 and $6."
@@ -133,6 +133,20 @@ def test_bibtex_decodes_latex_and_reports_broken_entries() -> None:
     assert first.files == ("files/12/smith2019.pdf", "files/13/x.html")
     assert entries[2].files[0].endswith("/good_2021.pdf")
     assert [where for where, _ in faults] == ["line 12"]
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("a.bib", "@article{{dup, title={{{0}}}, abstract={{About {0}.}}}}\n"),
+        ("a.ris", "TY  - JOUR\nID  - dup\nTI  - {0}\nAB  - About {0}.\nER  - \n"),
+    ],
+)
+def test_equal_keys_of_different_articles_keep_both(name: str, form: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("".join(map(form.format, ("One", "Two", "One", "Two", "Three"))), encoding="utf-8")
+    ids = [item.id for item in read_sources([tmp_path]) if isinstance(item, Document)]
+    key = f"file:{name}#dup"
+    assert ids == [key, f"{key}~2", key, f"{key}~2", f"{key}~3"]
 
 
 def test_per_cent_sign_does_not_begin_a_comment() -> None:
@@ -353,7 +367,7 @@ def test_entries_describe_files_by_name_doi_and_title(tmp_path: Path) -> None:
         "file:files/12/smith2019.pdf",
         "file:b.pdf",
         "file:c.pdf",
-        "file:refs.bib#smith2019",
+        "file:refs.bib#smith2019~2",
         "file:refs.bib#good2021",
     }, "an entry that describes a file is no document, and one without an abstract is none either"
 

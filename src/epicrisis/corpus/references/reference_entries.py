@@ -108,7 +108,7 @@ def parse_references(text: str) -> tuple[list[ReferenceEntry], list[tuple[str, s
     """
     entries, faults = _parse_entries(text)
     entries = [replace(entry, abstract="") if is_empty(entry.abstract) else entry for entry in entries]
-    return _apply_notices(entries), faults
+    return _number_keys(_apply_notices(entries)), faults
 
 
 def _parse_entries(text: str) -> tuple[list[ReferenceEntry], list[tuple[str, str]]]:
@@ -124,6 +124,19 @@ def _parse_entries(text: str) -> tuple[list[ReferenceEntry], list[tuple[str, str
         convert = _from_nbib if format == "nbib" else _from_ris
         return [convert(record, number) for number, record in enumerate(read_tagged(text, format), 1)], []
     raise ValueError("no entries of nbib, RIS, BibTeX or CSL-JSON in it; check what file this is")
+
+
+def _number_keys(entries: Iterable[ReferenceEntry]) -> list[ReferenceEntry]:
+    """Return the entries, the second of a key that has another text as `key~2`. Copies keep the key."""
+    texts: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    numbered = []
+    for entry in entries:
+        text, known = (entry.title, entry.abstract), texts[entry.key]
+        if text not in known:
+            known.append(text)
+        number = known.index(text) + 1
+        numbered.append(replace(entry, key=f"{entry.key}~{number}") if number > 1 else entry)
+    return numbered
 
 
 def _apply_notices(entries: Sequence[ReferenceEntry]) -> list[ReferenceEntry]:
