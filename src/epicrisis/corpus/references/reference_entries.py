@@ -1,4 +1,7 @@
-"""Parse files of reference managers: nbib (PubMed), RIS, Web of Science, Refer, BibTeX, CSL-JSON and tables."""
+"""Parse files of reference managers.
+
+They are nbib and abstracts as text (PubMed), RIS, Web of Science, Refer, BibTeX, CSL-JSON and tables.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +124,7 @@ def _parse_entries(text: str) -> tuple[list[ReferenceEntry], list[tuple[str, str
     if re.search(r"^\s{0,20}@\w{1,40}\s{0,20}[{(]", text, re.MULTILINE):
         return _parse_bibtex(text)
     if format := detect_tagged_format(text):
-        convert = _from_nbib if format == "nbib" else _from_ris
+        convert = _from_nbib if format in ("nbib", "pubmed-abstracts") else _from_ris
         return [convert(record, number) for number, record in enumerate(read_tagged(text, format), 1)], []
     raise ValueError("no entries of nbib, RIS, BibTeX or CSL-JSON in it; check what file this is")
 

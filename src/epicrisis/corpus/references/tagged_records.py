@@ -1,4 +1,5 @@
-"""Split the tagged exports of reference managers into records: RIS, nbib, Web of Science, and EndNote's two.
+"""Split the exports of reference managers into records of tags: RIS, nbib, Web of Science, EndNote's two, and PubMed's
+abstracts as text.
 
 EndNote writes Refer (`%A`) and, as "Show All Fields", names of fields (`Author:`).
 
@@ -20,8 +21,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from epicrisis.corpus.articles.pubmed_record import parse_printed_date
+from epicrisis.corpus.references.pubmed_abstracts import is_pubmed_abstracts, read_pubmed_abstracts
 
-TaggedFormat: TypeAlias = Literal["ris", "nbib", "web-of-science", "refer", "endnote-fields"]
+TaggedFormat: TypeAlias = Literal["ris", "nbib", "web-of-science", "refer", "endnote-fields", "pubmed-abstracts"]
 TaggedRecord: TypeAlias = Mapping[str, list[str]]
 """The values of a record by tag, in order."""
 _Pair: TypeAlias = tuple[str, str]
@@ -192,6 +194,8 @@ def detect_tagged_format(text: str) -> TaggedFormat | None:
         return "refer"
     if _FIELDS_START.match(text):
         return "endnote-fields"
+    if is_pubmed_abstracts(text):
+        return "pubmed-abstracts"
     tags: set[str] = set()
     for line in _LINE_END.split(text):
         if _TYPE_LINE.match(line) or (tags and _END_LINE.match(line)):
@@ -211,7 +215,7 @@ def begins_with_record(text: str) -> bool:
     Unlike `detect_tagged_format` this rejects prose, and is for files whose ending does not decide.
     """
     text = text.removeprefix("\ufeff")
-    if _is_web_of_science(text) or _REFER_TYPE.match(text) or _FIELDS_START.match(text):
+    if _is_web_of_science(text) or _REFER_TYPE.match(text) or _FIELDS_START.match(text) or is_pubmed_abstracts(text):
         return True
     lines = [line for line in _LINE_END.split(text) if line.strip()]
     if lines and {"PT", "AU", "TI", "SO"}.issubset(lines[0].split("\t")):
@@ -230,7 +234,7 @@ def _is_web_of_science(text: str) -> bool:
 
 
 def read_tagged(text: str, format: TaggedFormat) -> Iterator[TaggedRecord]:
-    """Yield the records of a text. Those of Web of Science and EndNote have the tags of RIS."""
+    """Yield the records of a text. Web of Science's and EndNote's have the tags of RIS, PubMed's abstracts of nbib."""
     lines = _LINE_END.split(text.removeprefix("\ufeff"))
     if format == "web-of-science":
         yield from _read_web_of_science(lines)
@@ -238,6 +242,8 @@ def read_tagged(text: str, format: TaggedFormat) -> Iterator[TaggedRecord]:
         yield from _read_refer(lines)
     elif format == "endnote-fields":
         yield from _read_fields(lines)
+    elif format == "pubmed-abstracts":
+        yield from map(_group_values, read_pubmed_abstracts("\n".join(lines)))
     else:
         yield from _read_dashed(lines, is_nbib=format == "nbib")
 
