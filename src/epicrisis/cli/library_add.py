@@ -297,16 +297,16 @@ def _fact_counts(removed: RemovalSummary) -> Iterator[str]:
 
 def removed_lines(removed: RemovalSummary, library: Path) -> Iterator[str]:
     """Yield what was removed from notes, or left out with them."""
-    from epicrisis.corpus.base.removal_log import LINE_NUMBERS, REMOVAL_LOG_FILE, RUNNING_LINE, WHOLE_NOTE_KINDS
+    from epicrisis.corpus.base.removal_log import FILE_KINDS, REMOVAL_LOG_FILE, WHOLE_NOTE_KINDS
 
     if removed.kinds:
         parts = []
         for name, kind in removed.kinds.items():
-            noun = "file" if name in (RUNNING_LINE, LINE_NUMBERS) else "note"
+            noun = "file" if name in FILE_KINDS else "note"
             characters, notes = counted(kind.characters, "character"), counted(kind.notes, noun)
             parts.append(f"{name} {characters} of {notes} ({counted(kind.texts, 'text')})")
         line = f"removed: {'; '.join(parts)}; listed in {library / REMOVAL_LOG_FILE}"
-        boilerplate = [name for name in removed.kinds if name not in (*WHOLE_NOTE_KINDS, RUNNING_LINE, LINE_NUMBERS)]
+        boilerplate = [name for name in removed.kinds if name not in WHOLE_NOTE_KINDS | FILE_KINDS]
         if boilerplate:
             line += f"; --keep-boilerplate keeps: {', '.join(boilerplate)}"
         if "superseded" in removed.kinds:

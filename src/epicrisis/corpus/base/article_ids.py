@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from epicrisis.corpus.base.reference_lists import HEADING
+
 _DOI = re.compile(r"\b10\.\d{4,9}/[-._;()/:a-zA-Z0-9<>]{1,200}")
 _PMID = re.compile(r"\bPMID\s?:?\s?(\d{5,8})\b")
 _XMP_DOI = re.compile(
@@ -16,9 +18,6 @@ _XMP_DOI = re.compile(
     re.DOTALL,
 )
 _XMP_DOI_ATTRIBUTE = re.compile(rb"\b(?:prism|pdfx|crossmark):(?:doi|DOI)=[\"']([^\"']{5,200})[\"']")
-_REFERENCES = re.compile(
-    r"^[ \t]{0,40}(?:references|bibliography|literature cited)[ \t]{0,40}$", re.IGNORECASE | re.MULTILINE
-)
 _CONTINUATION = re.compile(r"\n(?=\S*[\d./_-])[a-z0-9./_-]\S{0,200}(?:\n|$)")
 _CLOSING = {")": "(", ">": "<"}
 
@@ -44,7 +43,7 @@ def find_article_ids(first_page: str, information: Iterable[str], data: bytes) -
     """
     ids: dict[str, str] = {}
     xmp = [*_XMP_DOI.findall(data), *_XMP_DOI_ATTRIBUTE.findall(data)]
-    page = _REFERENCES.split(first_page, maxsplit=1)[0].replace("\r\n", "\n")
+    page = HEADING.split(first_page, maxsplit=1)[0].replace("\r\n", "\n")
     own_sources = (b"\n".join(xmp).decode("utf-8", "replace"), "\n".join(information))
     for dois in (*map(find_dois, own_sources), _find_dois_on_page(page)):
         if dois:

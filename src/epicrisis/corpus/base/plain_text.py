@@ -7,16 +7,18 @@ from pathlib import Path
 
 from epicrisis.core.types import Document
 from epicrisis.corpus.base.encodings import decode_text, encoding_remark
-from epicrisis.corpus.base.reader_base import FileRemark, Skipped, read_limited, skip
+from epicrisis.corpus.base.reader_base import FileRemark, OmittedText, Skipped, read_limited, skip
+from epicrisis.corpus.base.reference_lists import remove_reference_lists
+from epicrisis.corpus.base.removal_log import REFERENCE_LIST
 
 MAX_TEXT_BYTES = 64 * 1024 * 1024
 
 
-def read_document(path: Path, name: str) -> Iterator[Document | Skipped | FileRemark]:
+def read_document(path: Path, name: str) -> Iterator[Document | Skipped | FileRemark | OmittedText]:
     """Yield the only document of a plain text or Markdown file, or why it was skipped.
 
     `name` becomes the id (`file:<name>`) and the source, so no folder of this machine enters a passage. Line ends
-    become line feeds; the title is the first Markdown heading, else the file's stem.
+    become line feeds; the title is the first Markdown heading, else the file's stem. Lists of references are left out.
     """
     try:
         text, encoding = decode_text(read_limited(path, MAX_TEXT_BYTES))
@@ -30,7 +32,10 @@ def read_document(path: Path, name: str) -> Iterator[Document | Skipped | FileRe
         yield skip(path, "", "holds no text; leave it out")
     else:
         heading = find_heading(text) if path.suffix.lower() in (".md", ".markdown") else ""
+        text, lists = remove_reference_lists(text)
         yield Document(id=f"file:{name}", text=text, title=heading or Path(name).stem, source=name)
+        if lists:
+            yield OmittedText(f"file:{name}", REFERENCE_LIST, tuple(lists))
         if encoding:
             yield encoding_remark(name, encoding)
 

@@ -23,6 +23,10 @@ RUNNING_LINE = "running-line"
 """The kind of running heads, feet and page numbers of PDF files."""
 LINE_NUMBERS = "line-numbers"
 """The kind of the numbers beside the lines of manuscripts."""
+REFERENCE_LIST = "reference-list"
+"""The kind of lists of references of text, Markdown and HTML files."""
+FILE_KINDS = frozenset((RUNNING_LINE, LINE_NUMBERS, REFERENCE_LIST))
+"""Kinds that are removed from files and not from notes."""
 _BATCH = 1000
 """Lines written together, and documents listed on one line of a recurring text."""
 

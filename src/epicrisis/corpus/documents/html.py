@@ -18,7 +18,9 @@ from epicrisis.core.dates import find_publication_date
 from epicrisis.core.types import Document
 from epicrisis.corpus.base.article_ids import find_dois
 from epicrisis.corpus.base.encodings import decode_text, encoding_remark
-from epicrisis.corpus.base.reader_base import FileRemark, Skipped, read_limited, skip
+from epicrisis.corpus.base.reader_base import FileRemark, OmittedText, Skipped, read_limited, skip
+from epicrisis.corpus.base.reference_lists import remove_reference_lists
+from epicrisis.corpus.base.removal_log import REFERENCE_LIST
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -76,7 +78,7 @@ def text_encoding(name: str) -> str:
     return encoding
 
 
-def read_document(path: Path, name: str) -> Iterator[Document | Skipped | FileRemark]:
+def read_document(path: Path, name: str) -> Iterator[Document | Skipped | FileRemark | OmittedText]:
     """Yield the only document, or why it was skipped.
 
     `name` becomes the id (`file:<name>`) and the source. The title is that of the page's metadata, else the page's,
@@ -84,6 +86,7 @@ def read_document(path: Path, name: str) -> Iterator[Document | Skipped | FileRe
     new line. A table's row is one line with ` | ` between its cells, unless a cell has several lines. A numeric
     superscript after a digit is preceded by `^` (`10^9`, `10^-3`), a subscript by `_`. The encoding is that of the byte
     order mark, else the declared one, else UTF-8, else it is detected from the text. See `html_metadata` for metadata.
+    Lists of references are left out.
     """
     try:
         page = _parse_page(read_limited(path, MAX_FILE_BYTES))
@@ -92,14 +95,17 @@ def read_document(path: Path, name: str) -> Iterator[Document | Skipped | FileRe
     except ValueError as error:
         yield skip(path, "", str(error))
         return
+    text, lists = remove_reference_lists(page.text)
     yield Document(
         id=f"file:{name}",
-        text=page.text,
+        text=text,
         title=page.title or Path(name).stem,
         source=name,
         date=page.date,
         metadata=page.metadata,
     )
+    if lists:
+        yield OmittedText(f"file:{name}", REFERENCE_LIST, tuple(lists))
     if page.encoding:
         yield encoding_remark(name, page.encoding)
 
