@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from epicrisis.core.fact_kinds import FactKind
 from epicrisis.core.protocols import ChatRequest
 from epicrisis.core.serialization import to_json
 from epicrisis.core.types import Document, Passage, Question, Scope
+from epicrisis.library.core.patients import Roster
 from epicrisis.pipeline.overrides import RunOverrides
 from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.records.fact_questions.answer import compute
@@ -308,6 +310,18 @@ def test_value_of_another_person_does_not_conflict(text: str, count: int) -> Non
 def test_drug_of_another_person_does_not_conflict(text: str, count: int) -> None:
     facts = medication("2150-01-02", "start").facts
     assert len(find_drug_conflicts([note_sentence(text)], facts)) == count
+
+
+@pytest.mark.parametrize("name", ["Anna Muster", "Mrs. Muster", "patient 10083814"])
+def test_name_of_the_own_patient_is_no_subject(name: str, tmp_path: Path) -> None:
+    document = Chart().add("allergy", "Penicillin", "2149-05-01", source="a/1", status="active").document()
+    named = replace(document, patient="10083814", metadata={**document.metadata, "patient_name": "Anna Muster"})
+    scope = Scope(patient="10083814")
+    with opened_library(tmp_path / "library", [named]) as search:
+        pipeline = Pipeline(Settings(strategy="evidence"), {}, replace(search, rosters=(Roster(search.library),)))
+        answer = asyncio.run(pipeline.answer(Question(f"What allergies does {name} have?"), scope))
+    assert answer.computed is not None
+    assert answer.computed.result == "Penicillin"
 
 
 def test_facts_switched_off_compute_nothing(tmp_path: Path) -> None:

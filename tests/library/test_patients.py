@@ -11,7 +11,7 @@ import pytest
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document, Question
 from epicrisis.library.core.library_store import LibraryStore
-from epicrisis.library.core.patient_check import check_patient, find_strangers
+from epicrisis.library.core.patient_check import check_patient, find_strangers, replace_own_name
 from epicrisis.library.core.patients import PatientRecord, Roster, holds_patients
 from epicrisis.library.write.ingest import add_documents
 from tests.support.patient_records import ENCODER, library
@@ -245,6 +245,41 @@ def test_find_strangers_are_numbers_that_are_no_age(
 )
 def test_find_strangers_behind_titles(text: str, strangers: tuple[str, ...], numbered_library: LibraryStore) -> None:
     assert find_strangers([Roster(numbered_library)], Question(text), titled=True) == strangers
+
+
+@pytest.mark.parametrize(
+    ("text", "replaced"),
+    [
+        ("What medications is Ms. Muster on?", "What medications is the patient on?"),
+        ("What allergies does anna muster have?", "What allergies does the patient have?"),
+        ("What are Anna's allergies?", "What are the patient's allergies?"),
+        ("Does Muster, Anna (10083814) have asthma?", "Does the patient have asthma?"),
+        ("Does the patient Anna T. Muster have asthma?", "Does the patient have asthma?"),
+        ("Is patient 10083814 on warfarin?", "Is the patient on warfarin?"),
+        ("Is Dr. Ánna-Maria Muster on warfarin?", "Is the patient on warfarin?"),
+        ("Is Maria on warfarin?", "Is the patient on warfarin?"),
+        ("Is Mr. Schulz on warfarin?", "Is Mr. Schulz on warfarin?"),
+    ],
+)
+def test_replace_own_name_leaves_the_patient(text: str, replaced: str, notes_library: LibraryStore) -> None:
+    asked = replace_own_name([Roster(notes_library)], Question(text, patient="10083814"))
+    assert asked.text == replaced
+
+
+@pytest.mark.parametrize(
+    ("text", "replaced"),
+    [
+        ("Is Ms. Price on 4711 mg in May?", "Is the patient on 4711 mg in May?"),
+        ("Did may price take 12345 units?", "Did may price take 12345 units?"),
+        ("Price of 12345 tablets, patient 12345?", "Price of 12345 tablets, the patient?"),
+        ("Is May Price (12345) on warfarin?", "Is the patient on warfarin?"),
+        ("Was 12345 given to Price in May?", "Was the patient given to the patient in May?"),
+    ],
+)
+def test_replace_own_name_keeps_common_words_months_and_doses(text: str, replaced: str, tmp_path: Path) -> None:
+    with library(tmp_path / "library", [note("12345", 0, patient_name="Price, May")]) as opened:
+        assert replace_own_name([Roster(opened)], Question(text, patient="12345")).text == replaced
+        assert replace_own_name([Roster(opened)], Question(text, patient="4711")).text == text
 
 
 @pytest.fixture(scope="module")

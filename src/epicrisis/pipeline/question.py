@@ -18,7 +18,7 @@ from epicrisis.answering.traced_steps import trace_steps
 from epicrisis.answering.verifiers import make_chat_verifier
 from epicrisis.core.answers import NOT_IN_LIBRARY, Answer, Event, Failure, Notice
 from epicrisis.core.types import ChatCheck, Hit, Passage, Question, Ranking, Scope, Sentence
-from epicrisis.library.core.patient_check import describe_strangers, find_strangers
+from epicrisis.library.core.patient_check import describe_strangers, find_strangers, replace_own_name
 from epicrisis.library.core.patients import MIXED_NOTICE
 from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.models.chat.loading import ask_ahead
@@ -118,7 +118,9 @@ class AskedQuestion:
         if not self.has_library or not context.options.facts:
             return NO_FACTS
         fetch = partial(self.parts.search_evidence, EvidenceSearch.fetch_record, self.scope)
-        return await find_facts(self.question, context, fetch)
+        about = replace(self.question, patient=self.scope.patient)
+        question = await self.parts.offload(replace_own_name, self.parts.readable_rosters, about)
+        return await find_facts(question, context, fetch)
 
     async def _find_absence(self) -> Absence:
         """Return why no document answers, for a question without options that is about no patient.

@@ -54,7 +54,7 @@ _STRANGER_NAME = re.compile(
     rf"(?P<name>(?<![\w'\u2019-]){_CAPITALIZED}(?:\s+{_CAPITALIZED})*)(?!\w)"
 )
 _NOT_A_NAME = frozenset(
-    word
+    fold(word)
     for words in (
         "a an the does did do is was are were has had have can could should would will may might must what which when",
         "where who whom whose why how and or not no of for in on at with to from by if this that these those he she",
@@ -63,6 +63,16 @@ _NOT_A_NAME = frozenset(
     )
     for word in words.split()
 )
+_THE_PATIENT = "the patient"
+_REPEATED = re.compile(rf"\b{_THE_PATIENT}(?:[\s,(#/-]+{_THE_PATIENT}\b\)?)+")
+_OWN_WORD = re.compile(r"(?P<word>[^\W\d_][^\W_]*(?:['\u2019](?!s\b)[^\W_]+)*)(?:['\u2019]s?(?!\w))?")
+_BETWEEN_OWN_WORDS = re.compile(r"-|[.,]?\s+")
+_BEFORE_OWN_WORDS = re.compile(
+    r"(?:\b(?:the|our|this)\s+)?(?:\bpatient,?\s+)?(?:\b(?P<title>mr|mrs|ms|miss|mx|dr|prof|herr|frau)\b\.?\s+)?\Z",
+    re.IGNORECASE,
+)
+_MIN_OWN_DIGITS = 5
+"""The number of the selected patient itself needs fewer digits without a label than another patient's."""
 _cached_text = lru_cache(maxsize=65536)(normalize_text)
 
 
@@ -137,7 +147,7 @@ def find_strangers(rosters: Sequence[Roster], question: Question, *, titled: boo
     only names behind a title count: `Mr Benning`.
     """
     patient = rosters[0].patients().get(question.patient or "") if rosters else None
-    own_words = {word for name in (patient.names if patient else ()) for word in name_words(name)}
+    own_words = _own_words(patient)
     own_numbers = {_cached_text(id_).lstrip("0") for id_ in (_ids_of(patient) if patient else ())}
     own_numbers |= {number for id_ in own_numbers for number in _long_number(id_)}
     strangers: dict[str, None] = {}
@@ -158,6 +168,69 @@ def describe_strangers(strangers: Sequence[str]) -> str:
     """Return one line on what `find_strangers` returned."""
     names = ", ".join(f'"{shorten(name)}"' for name in strangers[:5])
     return f"only this patient's record was read; no name or number of this patient is {names}"
+
+
+def replace_own_name(rosters: Sequence[Roster], question: Question) -> Question:
+    """Return the question with `the patient` in place of its own patient's name, title, id and record numbers.
+
+    They are no subject of a question: `What medications is Ms. Muster on?`
+    """
+    patient = rosters[0].patients().get(question.patient or "") if rosters else None
+    if patient is None:
+        return question
+    text = question.text
+    for id_ in sorted(set(_ids_of(patient)), key=len, reverse=True):
+        text = _own_id(id_).sub(_THE_PATIENT, text) if id_.strip() else text
+    pieces, end = list[str](), 0
+    for run in _find_runs(text, _own_words(patient)):
+        before = _BEFORE_OWN_WORDS.search(text[end : run[0].start()])
+        assert before is not None
+        if before["title"] or _is_written_as_name([match["word"] for match in run], is_first=not run[0].start()):
+            pieces += [text[end : end + before.start()], _THE_PATIENT, run[-1][0][len(run[-1]["word"]) :]]
+            end = run[-1].end()
+    return replace(question, text=_REPEATED.sub(_THE_PATIENT, "".join((*pieces, text[end:]))))
+
+
+def _own_words(patient: PatientRecord | None) -> frozenset[str]:
+    """Return the folded words of all names of a patient, and the parts of those with a hyphen."""
+    words = {word for name in (patient.names if patient else ()) for word in name_words(name)}
+    return frozenset(words).union(*(word.split("-") for word in words))
+
+
+def _own_id(id_: str) -> re.Pattern[str]:
+    """Return a pattern of an id of the selected patient, with its label or, unless it is short, without one."""
+    labelled = rf"{_LONG_ID_LABEL}{_escape_id(id_)}(?![-./:]?\w)"
+    is_long = any(map(str.isdecimal, id_)) and len(id_) >= (_MIN_OWN_DIGITS if id_.isdecimal() else _MIN_ID_LENGTH)
+    return re.compile(rf"(?:{f'{labelled}|{_separate_id(id_)}' if is_long else labelled}){_NO_UNIT}", re.IGNORECASE)
+
+
+def _find_runs(text: str, own_words: Set[str]) -> list[list[re.Match[str]]]:
+    """Return the words of the patient's name in a text, those that follow each other together with their initials."""
+    runs: list[list[re.Match[str]]] = []
+    initials: list[re.Match[str]] = []
+    for match in _OWN_WORD.finditer(text):
+        last = next(reversed(initials or (runs[-1] if runs else [])), None)
+        follows = last is not None and _BETWEEN_OWN_WORDS.fullmatch(text, last.end(), match.start()) is not None
+        if fold(match["word"]) in own_words:
+            if follows:
+                runs[-1] += [*initials, match]
+            else:
+                runs.append([match])
+            initials = []
+        else:
+            # An initial between two words may be missing in the record.
+            initials = [match] if follows and len(match["word"]) == 1 and match["word"].isupper() else []
+    return runs
+
+
+def _is_written_as_name(words: Sequence[str], *, is_first: bool) -> bool:
+    """Return whether words of the patient's name stand for the patient: `a young patient` is not Ann Young."""
+    if len(words) == 1 and (len(words[0]) == 1 or fold(words[0]) in _NOT_A_NAME):
+        return False
+    if not is_common(" ".join(words)):
+        return True
+    # A sentence begins with a capital.
+    return all(word[:1].isupper() for word in words) and (len(words) > 1 or not is_first)
 
 
 def _names_another_patient(question: Question, roster: Roster) -> bool:
