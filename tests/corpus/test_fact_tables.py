@@ -196,6 +196,14 @@ def test_mimic_bound_in_words_and_range_of_one_bound_are_read(tmp_path: Path) ->
     assert (fact.comparator, fact.number, fact.reference_range) == ("<", 0.1, "at most 1.1")
 
 
+@pytest.mark.parametrize(("text", "unit"), [("> 15 mmol/L", ""), (">15", "mmol/L")])
+def test_omop_value_as_text_is_a_number_with_comparator_and_unit(text: str, unit: str, tmp_path: Path) -> None:
+    row = {**OMOP["measurement"][0], "value_as_number": "", "value_source_value": text, "operator_concept_id": "0"}
+    row |= {"unit_source_value": unit, "unit_concept_id": "0"}
+    (fact,) = facts_of(read_folder(write_tables(tmp_path / "omop", {"measurement": [row]})), "CREA")
+    assert (fact.value, fact.comparator, fact.number, fact.unit) == ("> 15", ">", 15, "mmol/L")
+
+
 def test_omop_unit_without_a_name_is_counted_and_dose_unit_without_a_dose_is_none(tmp_path: Path) -> None:
     log = RemovalLog()
     measurement = {**OMOP["measurement"][0], "unit_source_value": ""}

@@ -9,7 +9,7 @@ import pytest
 from epicrisis.core.allergy_denials import read_denial
 from epicrisis.core.clinical_facts import ClinicalFact
 from epicrisis.core.fact_kinds import FactKind
-from epicrisis.corpus.records.facts.fact_values import name_denial, states_absence
+from epicrisis.corpus.records.facts.fact_values import name_denial, parse_value, states_absence
 from epicrisis.corpus.records.facts.times import add_supply, read_fact_time
 
 
@@ -122,6 +122,37 @@ def test_allergy_of_which_nothing_is_known_differs_from_none(code: str, expected
 )
 def test_supply_ends_when_it_is_used_up(start: str, days: str, refills: str, end: str) -> None:
     assert add_supply(start, days, refills) == end
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "comparator", "number", "code"),
+    [
+        ("150 mmol/L", "", "", 150, "mmol/L"),
+        (">15 mmol/L", "", ">", 15, "mmol/L"),
+        ("≤ 1.4 mg/dl", "", "<=", 1.4, "mg/dL"),
+        ("5 %", "", "", 5, "%"),
+        ("140 mmol/l", "mmol/L", "", 140, "mmol/L"),
+        ("1,250", "U/L", "", 1250, "U/L"),
+        ("12,345,678.5", "", "", 12345678.5, ""),
+        ("GREATER THAN 15", "", ">", 15, ""),
+        ("less than 0.01", "ng/mL", "<", 0.01, "ng/mL"),
+    ],
+)
+def test_value_that_is_plainly_a_number_is_one(text: str, unit: str, comparator: str, number: float, code: str) -> None:
+    value = parse_value(text, unit)
+    assert (value.comparator, value.number, value.unit) == (comparator, number, code)
+
+
+@pytest.mark.parametrize(
+    ("text", "unit"),
+    [
+        *(("1:80", ""), ("120/80", ""), ("1-2", ""), ("2+", ""), ("3 of 10", ""), ("150 H", ""), ("2.1 L", "")),
+        *(("0,250", ""), ("1,25", ""), ("12,3456", ""), ("5 mg", "mmol/L"), ("5 units of blood", ""), ("see 5", "")),
+    ],
+)
+def test_value_with_other_words_is_no_number(text: str, unit: str) -> None:
+    value = parse_value(text, unit)
+    assert (value.text, value.number, value.comparator, value.written_unit) == (text, None, "", unit)
 
 
 @pytest.mark.parametrize("time", ["0001-01-01", "00010101", "9999-12-31", "0001", "1799-01-01"])

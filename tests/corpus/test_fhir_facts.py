@@ -523,6 +523,27 @@ def observation(**more: Any) -> dict[str, Any]:
     }
 
 
+NOT_PERFORMED = {"coding": [{"code": "not-performed"}]}
+
+
+def test_reason_without_a_value_is_no_value(tmp_path: Path) -> None:
+    resource = observation(valueQuantity=None, dataAbsentReason=NOT_PERFORMED)
+    (document,) = read_documents(tmp_path, resource)
+    (fact,) = facts_of(document)
+    assert (fact.status, fact.number, fact.value) == ("not-done", None, "not available (not-performed)")
+    assert document.text == "08:10 Not done: Creatinine: not available (not-performed) (not-done)"
+
+
+def test_component_without_a_value_is_a_remark(tmp_path: Path) -> None:
+    systolic = {"code": {"text": "Systolic"}, "valueQuantity": {"value": 120, "unit": "mmHg"}}
+    diastolic = {"code": {"text": "Diastolic"}, "dataAbsentReason": NOT_PERFORMED}
+    resource = observation(code={"text": "BP"}, valueQuantity=None, component=[systolic, diastolic])
+    (document,) = read_documents(tmp_path, resource)
+    (fact,) = facts_of(document)
+    assert (fact.name, fact.status) == ("BP, Systolic", "")
+    assert document.text == "08:10 BP, Systolic: 120 mmHg Diastolic not available (not-performed)."
+
+
 def test_result_has_number_unit_and_codes(tmp_path: Path) -> None:
     high = observation(interpretation=[{"coding": [{"code": "H"}]}], referenceRange=[{"text": "0.6 to 1.2"}])
     (document,) = read_documents(tmp_path, high)

@@ -175,6 +175,22 @@ def test_bound_that_may_be_lower_makes_the_lowest_value_uncertain() -> None:
     assert highest.result == "1.0 mg/dL"
 
 
+def test_value_without_a_number_is_named_beside_the_highest() -> None:
+    computed = Chart().lab("2150-01-02", "1.1").lab("2150-01-03", "hemolyzed", "").ask("highest creatinine")
+    assert computed is not None
+    assert computed.statement == (
+        "The highest Creatinine is 1.1 mg/dL, of 2150-01-02, among 1 value; 1 value without a number is not compared "
+        "(hemolyzed)."
+    )
+
+
+@pytest.mark.parametrize("question", ["last AST", "What was the last AST?", "first AST values"])
+def test_name_of_a_value_that_ends_another_word_is_found(question: str) -> None:
+    computed = Chart().add("laboratory", "AST", "2150-01-02", "31", "U/L", codes=("loinc:1920-8",)).ask(question)
+    assert computed is not None
+    assert computed.result == "31 U/L"
+
+
 def test_corrected_value_replaces_the_earlier_version() -> None:
     chart = Chart().lab("2150-01-02", "9.9", source="fhir:Observation/1", status="final")
     chart.lab("2150-01-02", "1.0", source="fhir:Observation/1", status="corrected")

@@ -202,7 +202,7 @@ def draft_plan(text: str, record: PatientFacts) -> FactQuestion | None:
     words = split_words(question.rest)
     match = find_series(words, list_series(record.values))
     if match is not None:
-        if find_known_phrase(split_words(" ".join(words).replace(match.phrase, " ", 1))):
+        if find_known_phrase(_without_phrase(words, match.phrase).split()):
             return None
         return FactQuestion("list", "values", series=match)
     topics = [topic for topic, pattern in _TOPICS.items() if pattern.search(" ".join(words))]
@@ -287,8 +287,9 @@ def _name_near_values(text: str, series: Sequence[ValueSeries]) -> UnclearQuesti
 
 def _plan_values(text: str, words: Sequence[str], match: SeriesMatch, has_time: bool) -> FactQuestion | None:
     """Return the plan of a question about values, or None if a word of it is not understood."""
-    rest = " ".join(words).replace(match.phrase, " ", 1)
-    operations, rest = _take_cues(rest, exclude=("ever", "started", "stopped", "current"))
+    operations, rest = _take_cues(
+        _without_phrase(words, match.phrase), exclude=("ever", "started", "stopped", "current")
+    )
     rest = _NOW.sub(" ", rest)
     if "change" not in operations and _NOT_MEASURED.search(_LEADING_REQUEST.sub(" ", _POLITE.sub(" ", text))):
         return None
@@ -303,6 +304,11 @@ def _plan_values(text: str, words: Sequence[str], match: SeriesMatch, has_time: 
     # Without a word that says what to compute, the time decides.
     operation: FactOperation = operations[0] if operations else "value-on"
     return FactQuestion(operation, "values", series=match)
+
+
+def _without_phrase(words: Sequence[str], phrase: str) -> str:
+    """Return the words without a phrase of them: `last` of `last ast`."""
+    return f" {' '.join(words)} ".replace(f" {phrase} ", " ", 1)
 
 
 def _take_cues(text: str, exclude: Sequence[FactOperation] = ()) -> tuple[list[FactOperation], str]:

@@ -362,16 +362,16 @@ def _compute_size(
         reason = f"The {plan.operation} value cannot be told, because values have only a bound"
         rows = _list_rows(sort_facts({id(fact): fact for fact in [*ties, *open_values]}.values()), unit, {})
         return abstain(plan, f"{reason}; they are listed", rows, remarks)
-    remarks = list(remarks)
-    if len(numbers) < len(facts):
-        remarks.append(f"{count_noun(len(facts) - len(numbers), 'value')} without a number not compared")
     result = format_value(ties[-1])
     times = join_words([format_time(fact.time) for fact in ties[:5]])
     rest = f" and {len(ties) - 5} more times" if len(ties) > 5 else ""
     name = _name_series(plan, facts)
-    statement = (
-        f"The {plan.operation} {name}{_in_window(plan)} is {result}, of {times}{rest}, among {len(numbers)} values"
-    )
+    compared = count_noun(len(numbers), "value")
+    statement = f"The {plan.operation} {name}{_in_window(plan)} is {result}, of {times}{rest}, among {compared}"
+    if others := [fact for fact in facts if fact.number is None]:
+        words = join_words(list(dict.fromkeys(map(format_value, others)))[:_MAX_STATED])
+        number = count_noun(len(others), "value")
+        statement += f"; {number} without a number {agree(len(others), 'is', 'are')} not compared ({words})"
     return finish(plan, statement, result=result, rows=_list_rows(ties, unit, {}), unit=unit, remarks=remarks)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from epicrisis.core.ucum import to_ucum
@@ -67,9 +68,9 @@ def read_quantity(element: _Element | None) -> FactValue:
     """Return a physical quantity, whose unit is UCUM by the standard; as a code if it was written otherwise."""
     text, unit = read_attribute(element), read_attribute(element, "unit")
     unit = "" if unit == "1" else unit
-    value = parse_value(text)
-    code = to_ucum(unit) or unit
-    return FactValue(value.text, value.number, value.comparator, code, unit if unit != code else "")
+    value = parse_value(text, unit)
+    code = to_ucum(value.unit) or value.unit
+    return replace(value, unit=code, written_unit=value.written_unit if value.written_unit != code else "")
 
 
 def read_value(element: _Element | None, narrative: Narrative) -> FactValue:

@@ -9,14 +9,12 @@ Rows are streamed. Parquet needs pyarrow, which comes with the extra `large`.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from epicrisis.core.clinical_facts import Comparator
 from epicrisis.core.errors import InputError
 from epicrisis.corpus.base.csv_rows import CsvLayout, read_header, read_rows
 from epicrisis.corpus.base.reader_base import Skipped, describe_damage, path_error, skip
@@ -52,7 +50,6 @@ _CODED = (
     ("d_icd_procedures", "{code} long_title"),
 )
 """MIMIC's tables of codes, two of which share their columns and are told apart by the name of the file."""
-_BOUND = re.compile(r"(<=?|>=?|less than|greater than)\s*(\d{1,12}(?:\.\d{1,9})?)", re.ASCII | re.IGNORECASE)
 _SUFFIX = ".parquet"
 _MISSING = frozenset(("", "null", "\\n", "nan", "na", "none", "nat", "<na>"))
 _LONGEST_MISSING = max(map(len, _MISSING))
@@ -195,22 +192,6 @@ def read_number(text: str, log: RemovalLog) -> float | None:
         return number
     log.fact_problems["with a number that could not be read"] += 1
     return None
-
-
-def split_bound(value: str) -> tuple[Comparator, float | None]:
-    """Return comparator and bound of a value such as `<0.01` or `GREATER THAN 90`; nothing for another value."""
-    match = _BOUND.fullmatch(value)
-    if match is None:
-        return "", None
-    comparators: Mapping[str, Comparator] = {
-        "<": "<",
-        "<=": "<=",
-        ">": ">",
-        ">=": ">=",
-        "less than": "<",
-        "greater than": ">",
-    }
-    return comparators[match[1].lower()], float(match[2])
 
 
 def describe_range(low: str, high: str) -> str:

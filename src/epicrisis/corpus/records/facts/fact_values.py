@@ -10,7 +10,17 @@ from epicrisis.core.clinical_facts import ClinicalFact, Comparator
 from epicrisis.core.fact_kinds import KINDS
 from epicrisis.core.ucum import to_ucum
 
-COMPARATORS: Mapping[str, Comparator] = {"": "", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "≤": "<=", "≥": ">="}
+COMPARATORS: Mapping[str, Comparator] = {
+    "": "",
+    "<": "<",
+    "<=": "<=",
+    ">": ">",
+    ">=": ">=",
+    "≤": "<=",
+    "≥": ">=",
+    "less than": "<",
+    "greater than": ">",
+}
 INTERPRETATIONS = {
     "H": "high",
     "HH": "critically high",
@@ -162,7 +172,10 @@ _NONE_NAME = re.compile(
 )
 _LETTERS = re.compile(r"[^\W\d_]+")
 _WORD_GAP = re.compile(r"[\s_-]+")
-_NUMBER = re.compile(r"(<=|>=|<|>|≤|≥)?\s?([+-]?\d{1,15}(?:\.\d{1,15})?)")
+_NUMBER = re.compile(
+    r"(<=|>=|<|>|≤|≥|less than|greater than)?\s?([+-]?(?:[1-9]\d{0,2}(?:,\d{3})+|\d{1,15})(?:\.\d{1,15})?)\s?(\D.*)?",
+    re.ASCII | re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,14 +234,26 @@ def name_status(codes: Iterable[str], words: str = "") -> str:
 
 
 def parse_value(text: str, unit: str = "") -> FactValue:
-    """Return a value as written, with its number if it is one, such as `1.4`, `< 0.5` or `>=60`."""
+    """Return a value as written, with its number if it is one: `1.4`, `< 0.5`, `less than 5`, `1,250`, `150 mmol/L`.
+
+    A unit in the text counts if it is known and no other than `unit`. A single letter may be a flag, as in `150 H`.
+    """
     text, unit = " ".join(text.split()), unit.strip()
     match = _NUMBER.fullmatch(text)
-    if match is None:
+    if match is None or not _is_unit(match[3] or "", unit):
         return FactValue(text, unit=unit, written_unit=unit)
-    comparator = COMPARATORS[match[1] or ""]
+    comparator, unit = COMPARATORS[(match[1] or "").lower()], unit or match[3] or ""
     spelling = " ".join(filter(None, (comparator, match[2])))
-    return FactValue(spelling, float(match[2]), comparator, to_ucum(unit) or unit, unit)
+    return FactValue(spelling, float(match[2].replace(",", "")), comparator, to_ucum(unit) or unit, unit)
+
+
+def _is_unit(text: str, unit: str) -> bool:
+    """Return whether the text behind a number is its unit, or nothing."""
+    if not text or text == unit:
+        return True
+    if unit:
+        return to_ucum(text) == to_ucum(unit) != ""
+    return bool(to_ucum(text)) and not (len(text) == 1 and text.isalpha())
 
 
 def name_code(system: str, code: str) -> str:

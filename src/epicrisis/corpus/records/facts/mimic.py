@@ -22,8 +22,8 @@ from epicrisis.corpus.records.facts.fact_tables import (
     group_tables,
     read_number,
     read_table,
-    split_bound,
 )
+from epicrisis.corpus.records.facts.fact_values import parse_value
 from epicrisis.corpus.records.facts.times import reported_since
 from epicrisis.corpus.records.note_documents import NoteCleaning
 
@@ -162,16 +162,15 @@ class _Reader:
             return self._count_lack("row of labevents without a value")
         written_unit = row.text("valueuom")
         time, written_time = row.time("charttime")
-        comparator, bound = split_bound(value)
-        parsed = read_number(number, self._log) if number else None
+        written, parsed = parse_value(value), read_number(number, self._log) if number else None
         fact = ClinicalFact(
             "laboratory",
             name,
             time=time or None,
             codes=(*codes, f"mimic-lab:{row.id('itemid')}"),
             value=value,
-            number=bound if comparator else parsed,
-            comparator=comparator,
+            number=written.number if written.comparator else parsed,
+            comparator=written.comparator,
             unit=to_ucum(written_unit) or written_unit,
             reference_range=describe_range(row.text("ref_range_lower"), row.text("ref_range_upper")),
             interpretation=row.text("flag").lower(),

@@ -27,7 +27,7 @@ from epicrisis.corpus.records.facts.fact_tables import (
     read_table,
     read_unquoted,
 )
-from epicrisis.corpus.records.facts.fact_values import VITAL_SIGNS, names_allergies
+from epicrisis.corpus.records.facts.fact_values import VITAL_SIGNS, FactValue, names_allergies, parse_value
 from epicrisis.corpus.records.facts.times import add_supply
 from epicrisis.corpus.records.note_documents import ClinicalNote, NoteCleaning, build_items
 
@@ -347,8 +347,10 @@ class _Reader:
         value = _shorten_number(number) or words or row.text("value_source_value")
         if not name or not value:
             return None
-        comparator = _OPERATORS.get(row.id("operator_concept_id"), "")
-        written_unit = row.text("unit_source_value")
+        # Sources write `<0.2` and `150 mmol/L` as text, too.
+        written = FactValue() if number else parse_value(value, row.text("unit_source_value"))
+        operator = _OPERATORS.get(row.id("operator_concept_id"), "")
+        written_unit = row.text("unit_source_value") or written.written_unit
         unit_concept = self._vocabulary.find(row.id("unit_concept_id"))
         unit = unit_concept.code if unit_concept.vocabulary == "UCUM" else to_ucum(written_unit)
         if not (unit or written_unit) and row.id("unit_concept_id") not in ("", "0"):
@@ -359,9 +361,9 @@ class _Reader:
         entry = _with(
             entry,
             codes=codes,
-            value=f"{comparator} {value}".strip(),
-            number=read_number(number, self._log),
-            comparator=comparator,
+            value=f"{operator} {written.text or value}".strip(),
+            number=read_number(number, self._log) if number else written.number,
+            comparator=operator or written.comparator,
             unit=unit or written_unit,
             interpretation=interpretation or qualifier,
         )

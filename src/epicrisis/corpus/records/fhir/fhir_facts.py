@@ -26,6 +26,7 @@ from epicrisis.corpus.records.fhir.fhir_resources import WITHDRAWN, Resource, as
 from epicrisis.corpus.records.fhir.fhir_values import (
     concept_codes,
     join_concepts,
+    read_absence,
     read_concept,
     read_interpretation,
     read_period,
@@ -111,12 +112,15 @@ def _read_observation(resource: Resource) -> list[FactEntry]:
     status = read_status(resource)
     notes = " ".join(str(note["text"]) for note in as_list(resource.get("note")) if note.get("text"))
     site = join_concepts(resource.get("bodySite"))
-    entries = []
+    entries: list[FactEntry] = []
+    absences: list[str] = []
     for part in (resource, *as_list(resource.get("component"))):
         value = read_value(part)
-        if not value.text:
-            continue
         part_name, part_codes = (name, codes) if part is resource else read_concept(part.get("code"))
+        if not value.text:
+            if absence := read_absence(part):
+                absences.append(absence if part is resource else f"{part_name} {absence}")
+            continue
         if part is not resource and not VITAL_SIGNS.intersection(part_codes):
             part_name = f"{name}, {part_name}" if name else part_name
         fact = ClinicalFact(
@@ -135,6 +139,11 @@ def _read_observation(resource: Resource) -> list[FactEntry]:
         )
         remark = " ".join(filter(None, (f"Site: {site}." if site else "", notes)))
         entries.append(FactEntry(fact, reported_since(time, issued), value.written_unit, remark))
+    if absences and entries:
+        entries[0] = replace(entries[0], remark=_join_remarks([entries[0].remark, f"{'; '.join(absences)}."]))
+    elif absences and not is_withdrawn(resource):
+        fact = ClinicalFact(kind, name, time=time or None, codes=codes, value="; ".join(absences), category=category)
+        return [FactEntry(replace(fact, status="not-done"), reported_since(time, issued), remark=notes)]
     if not entries and is_withdrawn(resource):
         # Its day is known, from which an earlier version is removed.
         fact = ClinicalFact(kind, name, time=time or None, category=category)

@@ -156,8 +156,13 @@ def read_value(resource: Mapping[str, Any], prefix: str = "value") -> FactValue:
             described = FactValue(" ".join(str(value).split()))
         if described.text:
             return described
-    absent = concept_text(resource.get("dataAbsentReason"))
-    return FactValue(f"not available ({absent})" if absent else "")
+    return FactValue()
+
+
+def read_absence(resource: Mapping[str, Any]) -> str:
+    """Return in words why an Observation or a component has no value; empty if it says no reason."""
+    reason = concept_text(resource.get("dataAbsentReason"))
+    return f"not available ({reason})" if reason else ""
 
 
 def _describe_object(value: Mapping[str, Any]) -> FactValue:
