@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from epicrisis.core.clinical_facts import FACTS, ClinicalFact, write_facts
+from epicrisis.core.types import Document
 from epicrisis.library.write.ingest import add_documents, open_or_create
 from epicrisis.testing.hashing_encoder import HashingEncoder
 from tests.cli.conftest import Run
@@ -24,3 +26,13 @@ def test_patient_show_prints_the_chart_of_that_patient_only(tmp_path: Path, run:
     unknown = run("patient", "show", tmp_path / "ward", "p7")
     assert unknown.exit_code == 2
     assert "library patients" in unknown.stderr
+
+
+def test_patient_show_prints_a_stay_that_goes_on_without_an_end(tmp_path: Path, run: Run) -> None:
+    stay = ClinicalFact("encounter", "Inpatient", end=9, event="start", time="2150-03-01", encounter="s1", source="e/1")
+    metadata = {FACTS: write_facts([stay]), "encounter": "s1", "admitted": "2150-03-01"}
+    begun = Document("note:s1", "Inpatient", date="2150-03-01", patient="p1", metadata=metadata)
+    later = Document("note:2", "Feels well.", date="2150-03-04", patient="p1", metadata={"encounter": "s1"})
+    with open_or_create(tmp_path / "ward", HashingEncoder(64), "hashing", 0) as library:
+        add_documents(library, [begun, later], HashingEncoder(64))
+    assert "since 2150-03-01  stay s1, 2 documents" in run("patient", "show", tmp_path / "ward", "p1").stdout

@@ -154,6 +154,34 @@ def test_current_admission_of_a_patient_in_hospital_is_the_last_one() -> None:
     assert computed.result == "2.4 mg/dL"
 
 
+def stay_that_goes_on() -> Chart:
+    """Return a chart with an ended stay, one without an end before it, and one that goes on until 2150-06-01."""
+    chart = Chart().add("encounter", "Inpatient Visit", "2148-01-01", event="start", encounter="S0", source="e/0")
+    chart.add("encounter", "Inpatient Visit", "2149-01-01", event="start", encounter="S1", source="e/1")
+    chart.add("encounter", "Inpatient Visit", "2149-01-05", event="end", encounter="S1", source="e/1")
+    chart.add("encounter", "Inpatient Visit", "2150-05-20", event="start", encounter="S2", source="e/2")
+    return chart.lab("2149-01-02", "3.3", encounter="S1").lab("2150-05-31T08:00", "2.4").lab("2150-05-21", "2.0")
+
+
+@pytest.mark.parametrize("words", ["during the current admission", "during the last admission"])
+def test_stay_without_an_end_goes_on_until_the_record_ends(words: str) -> None:
+    chart = stay_that_goes_on()
+    computed = chart.ask(f"highest creatinine {words}")
+    assert computed is not None
+    assert (computed.result, computed.window.partition(": ")[2]) == ("2.4 mg/dL", "since 2150-05-20")
+    discharge = chart.ask("last creatinine before the last discharge")
+    assert discharge is not None
+    assert discharge.result == "3.3 mg/dL"
+
+
+def test_stay_without_an_end_before_another_one_lacks_its_discharge() -> None:
+    assert [stay.is_ongoing for stay in stay_that_goes_on().record().stays] == [False, False, True]
+    ended = stay_that_goes_on().add(
+        "encounter", "Visit", None, event="end", encounter="S2", source="e/2", category="inpatient"
+    )
+    assert not ended.record().ongoing
+
+
 def test_value_of_urine_alone_is_named_so() -> None:
     computed = Chart().lab("2150-01-02", "88", code="2161-8").ask("last creatinine")
     assert computed is not None

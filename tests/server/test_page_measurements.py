@@ -13,10 +13,14 @@ import pytest
 from epicrisis.core.clinical_facts import FACTS, select_rows
 from epicrisis.core.types import Document, Passage
 from epicrisis.corpus.readers.sources import read_sources
+from epicrisis.library.core.patients import PatientRecord
 from epicrisis.records.fact_questions.record import read_fact_record
+from epicrisis.records.patient_chart import build_chart
 from epicrisis.server.app import ServerOptions, create_app
 from epicrisis.server.base.users import USERS_FILE, UserStore
+from epicrisis.server.libraries.reading import NoteEntry, PatientNotes
 from epicrisis.server.page.measured_answers import MAX_VALUES, Measurements, describe_chart, list_measurements
+from epicrisis.server.page.patient_view import describe_record
 from tests.server.test_page_unsafe_text import EVIL, check_page
 from tests.support.pages import Page, quoting_model
 from tests.support.servers import connect, open_library, open_resources
@@ -172,6 +176,19 @@ def test_text_that_is_cut_into_passages_keeps_every_value(tmp_path: Path) -> Non
             ("Hemoglobin", "g/dL"): "9.1 (low, and lower than before)",
             ("Potassium", "mmol/L"): "4.1",
         }
+
+
+def test_record_shows_a_stay_that_goes_on_without_an_end(tmp_path: Path) -> None:
+    stay = {"resourceType": "Encounter", "id": "e1", "subject": {"reference": f"Patient/{PATIENT}"}}
+    stay |= {"status": "in-progress", "class": {"code": "IMP"}, "period": {"start": "2150-03-01", "end": "9999-12-31"}}
+    documents = read_bundle(tmp_path, stay, observation("Sodium", "2150-03-04", 140, "mmol/L"))
+    patient = PatientRecord(id=PATIENT, notes=2, first=None, last=None, encounters=1, note_types={})
+    notes = [NoteEntry(item.id, item.title, item.date, item.metadata) for item in documents]
+    shown = describe_record(PatientNotes(patient, tuple(notes)), "ward", passages=as_passages(documents))
+    days = [entry.days for entry in shown["entries"] if entry.is_stay]
+    (row,) = build_chart(as_passages(documents)).stays
+    assert days == ["since 2150-03-01"]
+    assert (row.first_day, row.last_day) == ("2150-03-01", None)
 
 
 @pytest.mark.slow

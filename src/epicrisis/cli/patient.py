@@ -77,7 +77,8 @@ def _show_chart(record: PatientRecord, chart: PatientChart) -> None:
         say("")
         say("Hospital stays")
     for stay in chart.stays:
-        days = f"{stay.first_day or '?'} to {stay.last_day or '?'}"
+        is_ongoing = stay.first_day and not stay.last_day
+        days = f"since {stay.first_day}" if is_ongoing else f"{stay.first_day or '?'} to {stay.last_day or '?'}"
         say(f"  {days}  stay {printable(stay.encounter)}, {count_noun(stay.notes, 'document')}")
     say("")
     say(f"Timeline since {chart.since}" if chart.since else "Timeline")

@@ -52,6 +52,7 @@ class ChartStay:
     encounter: str
     first_day: str | None
     last_day: str | None
+    """None for a stay that goes on."""
     notes: int
 
 
@@ -107,7 +108,7 @@ def build_chart(record: Sequence[Passage], since: str | None = None) -> PatientC
     """
     facts = read_fact_record(record)
     notes = NoteTime.from_passages(record)
-    stays = group_stays(notes)
+    stays = group_stays(notes, facts.ongoing if facts else ())
     day = _find_last_visit(record, stays) if since == LAST_VISIT else since
     events = [event for event in _list_events(facts.facts if facts else (), notes) if _is_since(event.time, day)]
     undated = sum(event.time is None for event in events)
@@ -142,7 +143,7 @@ def _list_stays(stays: Iterable[HospitalStay]) -> tuple[ChartStay, ...]:
     rows: list[ChartStay] = []
     for stay in stays:
         first = stay.start[0].date().isoformat() if stay.start else None
-        last = stay.end[1].date().isoformat() if stay.end else None
+        last = stay.end[1].date().isoformat() if stay.end and not stay.is_ongoing else None
         rows.append(ChartStay(stay.encounter, first, last, len(stay.notes)))
     return tuple(rows)
 

@@ -122,6 +122,8 @@ class HospitalStay:
     dated: bool
     """Whether a note has the day of admission."""
     notes: tuple[NoteTime, ...]
+    is_ongoing: bool = False
+    """Whether it began and goes on at the end of the record, so that `end` is no discharge."""
 
     def may_include(self, note: NoteTime) -> bool:
         """Return whether the time of a note of no stay, or of another, allows that it is of this one."""
@@ -147,6 +149,8 @@ class HospitalStay:
         return (first[0], last[1]) if first and last else None
 
     def __str__(self) -> str:
+        if self.is_ongoing:
+            return f"since {format_day(self.start)}"
         return f"{format_day(self.start)} to {format_day(self.end)}"
 
 
@@ -170,8 +174,11 @@ def format_day(time: TimeRange | None) -> str:
     return f"{first}" if first == last else f"{first}/{last}"
 
 
-def group_stays(notes: Iterable[NoteTime]) -> tuple[HospitalStay, ...]:
-    """Return the stays of these notes by time, those without a time last. A note without an encounter has no stay."""
+def group_stays(notes: Iterable[NoteTime], ongoing: Collection[str] = ()) -> tuple[HospitalStay, ...]:
+    """Return the stays of these notes by time, those without a time last. A note without an encounter has no stay.
+
+    `ongoing` are the encounters that go on at the end of the record.
+    """
     groups: dict[str, list[NoteTime]] = defaultdict(list)
     for note in notes:
         if note.encounter is not None:
@@ -191,7 +198,7 @@ def group_stays(notes: Iterable[NoteTime]) -> tuple[HospitalStay, ...]:
         if start and end and end[1] < start[0]:
             end = start
         ordered = sorted(group, key=lambda note: (note.written or _NEVER, note.document_id))
-        stays.append(HospitalStay(encounter, start, end, bool(admitted), tuple(ordered)))
+        stays.append(HospitalStay(encounter, start, end, bool(admitted), tuple(ordered), encounter in ongoing))
     return tuple(sorted(stays, key=lambda stay: (stay.start or _NEVER, stay.encounter)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -38,6 +38,11 @@ class PatientFacts:
     """The last minute that the record can speak of: its latest date, or the as-of date if that is earlier."""
     withdrawn: tuple[ClinicalFact, ...] = ()
     """Facts whose status says that they were withdrawn, or replaced by a correction."""
+
+    @property
+    def ongoing(self) -> frozenset[str]:
+        """The encounter of the stay that goes on at the end of the record, if any."""
+        return frozenset(stay.encounter for stay in self.stays if stay.is_ongoing)
 
     @property
     def values(self) -> tuple[ClinicalFact, ...]:
@@ -75,7 +80,7 @@ def read_fact_record(passages: Sequence[Passage], as_of: str | None = None) -> P
     valid, withdrawn = _separate_withdrawn(ordered)
     parts = {name: tuple(sorted(group, key=lambda part: part.start)) for name, group in documents.items()}
     last = _find_last(passages, ordered, as_of)
-    return PatientFacts(tuple(valid), _find_stays(passages, valid), parts, last, tuple(withdrawn))
+    return PatientFacts(tuple(valid), _find_stays(passages, valid, last), parts, last, tuple(withdrawn))
 
 
 def read_time(fact: ClinicalFact) -> TimeRange | None:
@@ -158,9 +163,13 @@ def _find_last(passages: Iterable[Passage], facts: Iterable[ClinicalFact], as_of
     return max(times, default=None)
 
 
-def _find_stays(passages: Sequence[Passage], facts: Sequence[ClinicalFact]) -> tuple[HospitalStay, ...]:
+def _find_stays(
+    passages: Sequence[Passage], facts: Sequence[ClinicalFact], last: datetime | None
+) -> tuple[HospitalStay, ...]:
     """Return the hospital stays by time: those of encounter facts if any is an inpatient one, else those of notes."""
     notes: dict[str, NoteTime] = {}
+    begun: set[str] = set()
+    ended: set[str] = set()
     for fact in facts:
         if (
             fact.kind != "encounter"
@@ -169,6 +178,7 @@ def _find_stays(passages: Sequence[Passage], facts: Sequence[ClinicalFact]) -> t
         ):
             continue
         id_ = fact.encounter or fact.source or fact.document_id
+        (ended if fact.event == "end" else begun if fact.event == "start" else set[str]()).add(id_)
         note = notes.get(id_, NoteTime(f"{id_}", encounter=id_))
         if fact.event == "end":
             note = replace(note, discharged=fact.time)
@@ -177,6 +187,17 @@ def _find_stays(passages: Sequence[Passage], facts: Sequence[ClinicalFact]) -> t
         notes[id_] = note
     dated = [note for note in notes.values() if note.admitted]
     if dated:
-        return group_stays(dated)
+        return _extend_last(group_stays(dated), begun - ended, last)
     times = [note for note in NoteTime.from_passages(passages) if note.admitted or note.discharged]
     return group_stays(times)
+
+
+def _extend_last(stays: Sequence[HospitalStay], unended: Set[str], last: datetime | None) -> tuple[HospitalStay, ...]:
+    """Return the stays, the last of which goes on until the end of the record if it has begun and not ended.
+
+    An earlier one that has not ended lacks its discharge.
+    """
+    *earlier, newest = stays
+    if newest.encounter in unended and newest.start and last is not None and newest.start[0] <= last:
+        newest = replace(newest, end=(last, last), is_ongoing=True)
+    return (*earlier, newest)

@@ -8,7 +8,7 @@ All texts are printable; the templates escape them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -82,9 +82,10 @@ def describe_record(
     Measurements are the structured facts of `passages`, which are those of the record.
     """
     rows = {note.id: _view_note(note, marks) for note in notes.notes}
+    facts = read_fact_record(passages)
     # The newest first.
-    entries = _list_entries(notes.notes, rows)
-    if (facts := read_fact_record(passages)) is not None:
+    entries = _list_entries(notes.notes, rows, facts.ongoing if facts is not None else ())
+    if facts is not None:
         entries = tuple(_add_measurements(entry, facts) for entry in entries)
     last_stay = next((entry for entry in entries if entry.is_stay), None)
     return {
@@ -139,14 +140,16 @@ def _view_note(note: NoteEntry, marks: NoteMarks) -> NoteRow:
     )
 
 
-def _list_entries(notes: Sequence[NoteEntry], rows: Mapping[str, NoteRow]) -> tuple[TimelineEntry, ...]:
+def _list_entries(
+    notes: Sequence[NoteEntry], rows: Mapping[str, NoteRow], ongoing: Collection[str]
+) -> tuple[TimelineEntry, ...]:
     """Return the stays and the notes outside them, the newest first and those without a time last.
 
     Each note is in one entry.
     """
     times = NoteTime.from_passages(map(_to_passage, notes))
     timed: list[tuple[TimeRange, HospitalStay | NoteTime]] = []
-    for stay in group_stays(times):
+    for stay in group_stays(times, ongoing):
         timed.append((stay.start or _NEVER, stay))
     for time in times:
         if time.encounter is None:
