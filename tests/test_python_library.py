@@ -289,3 +289,12 @@ def test_misspelled_setting_names_the_right_one(tmp_path: Path, setting: str, ri
         library.add(ASPIRIN)
         with pytest.raises(SettingsError, match=f"did you mean {right}"):
             library.ask("Does aspirin help?", **{setting: "rag"})  # type: ignore[arg-type]
+
+
+def test_date_that_nobody_knows_is_none(tmp_path: Path) -> None:
+    with Library.create(tmp_path / "lib", encoder=HashingEncoder(64)) as library:
+        library.add(
+            *(Document(date, f"Fever {date}.", date=date, patient="p") for date in ("0001-01-01", "9999-12-31"))
+        )
+        (patient,) = library.patients()
+    assert (patient.notes, patient.first, patient.last) == (2, None, None)

@@ -136,7 +136,7 @@ class Library:
         The arguments are the options of `epicrisis library add`; `columns` maps roles to columns of a CSV file, such as
         `{"patient": "subject_id", "time": ["charttime"]}`. Raises InputError and LibraryBusy.
         """
-        from epicrisis.corpus.base.note_times import check_time_format
+        from epicrisis.corpus.base.note_times import check_time_format, leave_out_no_date
         from epicrisis.corpus.base.removal_log import RemovalLog
         from epicrisis.corpus.records.note_documents import NoteCleaning
         from epicrisis.corpus.records.note_tables import read_columns
@@ -148,7 +148,7 @@ class Library:
         documents: list[Document] = []
         for source in sources:
             if isinstance(source, Document):
-                documents.append(source)
+                documents.append(leave_out_no_date(source))
             else:
                 paths.append(local_path(source))
         if time_format:

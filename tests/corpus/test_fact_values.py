@@ -155,7 +155,7 @@ def test_value_with_other_words_is_no_number(text: str, unit: str) -> None:
     assert (value.text, value.number, value.comparator, value.written_unit) == (text, None, "", unit)
 
 
-@pytest.mark.parametrize("time", ["0001-01-01", "00010101", "9999-12-31", "0001", "1799-01-01"])
+@pytest.mark.parametrize("time", ["0001-01-01", "00010101", "9999-12-31", "0001", "1799-01-01", "19000101"])
 def test_date_that_nobody_knows_is_none(time: str) -> None:
     assert read_fact_time(time) == ""
     assert read_fact_time("2150-03-04") == "2150-03-04"

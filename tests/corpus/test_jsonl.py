@@ -51,6 +51,12 @@ def test_jsonl_fields_fill_document(tmp_path: Path) -> None:
     ]
 
 
+def test_jsonl_date_that_nobody_knows_is_none(tmp_path: Path) -> None:
+    (document,) = _read(tmp_path, b'{"id": "a", "text": "Fever.", "date": "9999-12-31", "patient": "p"}')
+    assert isinstance(document, Document)
+    assert (document.date, document.metadata) == (None, {"time_given": "9999-12-31"})
+
+
 @pytest.mark.parametrize(
     ("keys", "id", "metadata"),
     [

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from epicrisis.core.dates import last_day
 from epicrisis.core.errors import InputError
-from epicrisis.corpus.base.note_times import check_time_format, parse_note_time
+from epicrisis.core.types import Document
+from epicrisis.corpus.base.note_times import check_time_format, leave_out_no_date, parse_note_time
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,35 @@ from epicrisis.corpus.base.note_times import check_time_format, parse_note_time
 def test_note_time_is_parsed(given: str, date: str | None) -> None:
     read = parse_note_time(given)
     assert (read[0] if read else None) == date
+
+
+@pytest.mark.parametrize(
+    ("given", "born", "is_date"),
+    [
+        *(("1900-01-01", "", False), ("1900-01-01 00:00:00", "", False), ("1900-01-02", "", True), ("1900", "", True)),
+        *(
+            ("1950-02-01", "1950-02-03", False),
+            ("1950-02-02T23:00", "1950-02-03", True),
+            ("1950-02", "1950-02-03", True),
+        ),
+        *(("1948", "1950", False), ("1949-12-31", "1950", True), ("1949-12-30", "1950", False), ("1949", "soon", True)),
+    ],
+)
+def test_note_time_of_databases_for_none_or_before_birth_is_none(given: str, born: str, is_date: bool) -> None:
+    assert (parse_note_time(given, born=born) is not None) is is_date
+
+
+@pytest.mark.parametrize(
+    ("date", "patient", "expected"),
+    [
+        *(("9999-12-31", "p", None), ("0001", None, None), ("1900-01-01", "p", None), ("2150-03", "p", "2150-03")),
+        *(("1900-01-01", None, "1900-01-01"), ("1798", None, "1798"), ("soon", "p", "soon"), (None, "p", None)),
+    ],
+)
+def test_document_without_a_known_date_has_none(date: str | None, patient: str | None, expected: str | None) -> None:
+    document = leave_out_no_date(Document("d", "Text", date=date, patient=patient))
+    assert document.date == expected
+    assert document.metadata == ({"time_given": date} if date and expected is None else {})
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from epicrisis.core.types import Document
 from epicrisis.corpus.base.encodings import detect_wide_encoding, encoding_remark, open_as_utf8
+from epicrisis.corpus.base.note_times import leave_out_no_date
 from epicrisis.corpus.base.reader_base import READ_ERRORS, FileRemark, Skipped, describe_read_error, skip
 
 MAX_LINE_BYTES = 32 * 1024 * 1024
@@ -51,7 +52,7 @@ def _build_document(number: int, value: dict[str, Any]) -> Document:
     from epicrisis.corpus.base.line_schemas import DocumentLine, validate
 
     line = validate(DocumentLine, value)
-    return Document(
+    document = Document(
         id=line.id,
         text=line.text,
         title=line.title,
@@ -60,6 +61,7 @@ def _build_document(number: int, value: dict[str, Any]) -> Document:
         patient=line.patient,
         metadata={**(line.metadata or {}), **(line.model_extra or {})},
     )
+    return leave_out_no_date(document)
 
 
 def convert_objects(

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from datetime import UTC, datetime
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
-from epicrisis.core.dates import last_day
+from epicrisis.core.dates import last_day, time_range
 from epicrisis.core.errors import InputError
+from epicrisis.core.types import Document
 
 _MONTHS = {"sept": 9}
 for _number, _name in enumerate(
@@ -59,17 +62,46 @@ def check_time_format(form: str) -> None:
 
 _FIRST_YEAR, _LAST_YEAR = 1800, 2999
 """No patient lives in other years, not even in records whose dates were shifted."""
+_NULL_DAY = "1900-01-01"
+"""What databases write for a date that nobody knows."""
+_CLOCKS = timedelta(days=1)
+"""Maximum difference between the days of two time zones."""
 
 
-def parse_note_time(time: str, form: str = "") -> tuple[str, str] | None:
+def is_no_date(date: str, born: str = "") -> bool:
+    """Return whether a partial ISO date is one that systems write for none, or is before the birth of its patient.
+
+    Systems write the year 1 or 9999, and databases 1900-01-01. An unreadable birth date excludes nothing.
+    """
+    if not _FIRST_YEAR <= int(date[:4]) <= _LAST_YEAR or date[:10] == _NULL_DAY:
+        return True
+    try:
+        return bool(born) and time_range(date)[1] + _CLOCKS < time_range(born)[0]
+    except ValueError:
+        return False
+
+
+def leave_out_no_date(document: Document) -> Document:
+    """Return a document that is not cleaned as a note without a date that is none; its metadata has it as written.
+
+    Literature may be older than any patient, so only the years 1 and 9999 are none there.
+    """
+    date = document.date
+    with suppress(ValueError):
+        if date and last_day(date) and is_no_date(date) and (document.patient or date[:4] in ("0001", "9999")):
+            return replace(document, date=None, metadata={**document.metadata, "time_given": date})
+    return document
+
+
+def parse_note_time(time: str, form: str = "", born: str = "") -> tuple[str, str] | None:
     """Return the time (`2150-03-04T10:30`, `2150-03-04`, `2150-03` or `2150`) and its offset from UTC; None otherwise.
 
-    Exact midnight means a day without a time, as MIMIC writes its dates. `form` is a format of `strptime`, tried first.
+    A date that is none is not read (see `is_no_date`); `born` is the birth date of the patient. Exact midnight means a
+    day without a time, as MIMIC writes its dates. `form` is a format of `strptime`, tried first.
     """
     time = time.strip()
     parsed = (_parse_by_format(time, form) if form else None) or _parse_builtin_form(time)
-    # Systems write the year 1 or 9999 for a date that nobody knows.
-    return parsed if parsed is not None and _FIRST_YEAR <= int(parsed[0][:4]) <= _LAST_YEAR else None
+    return parsed if parsed is not None and not is_no_date(parsed[0], born) else None
 
 
 def _parse_by_format(time: str, form: str) -> tuple[str, str] | None:

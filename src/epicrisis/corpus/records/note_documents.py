@@ -39,6 +39,8 @@ class ClinicalNote:
     encounter: str = ""
     note_id: str = ""
     patient_name: str = ""
+    born: str = ""
+    """The patient's birth date. No date of the note is before it."""
     admitted: str = ""
     discharged: str = ""
     more: Mapping[str, Any] = field(default_factory=dict)
@@ -159,7 +161,9 @@ def _build_document(
     date: str | None = None
     time_metadata: dict[str, Any] = {}
     times = _written_times(note)
-    parsed = list(filter(None, (parse_note_time(time, cleaning.time_format) for time in times)))
+    birth = parse_note_time(normalize_id(note.born), cleaning.time_format)
+    born = birth[0] if birth else ""
+    parsed = list(filter(None, (parse_note_time(time, cleaning.time_format, born) for time in times)))
     if parsed:
         date, time_metadata["time_zone"] = max(parsed, key=lambda time: len(time[0]))
     else:
@@ -170,8 +174,8 @@ def _build_document(
         "version": note.version,
         "encounter": normalize_id(note.encounter),
         "patient_name": " ".join(note.patient_name.split()),
-        **_stay_metadata("admitted", note.admitted, cleaning.time_format),
-        **_stay_metadata("discharged", note.discharged, cleaning.time_format),
+        **_stay_metadata("admitted", note.admitted, cleaning.time_format, born),
+        **_stay_metadata("discharged", note.discharged, cleaning.time_format, born),
         **time_metadata,
         "sections": note_cleaning.find_sections(text, frozenset(map(note_cleaning.clean_text, note.headings))),
         **note.more,
@@ -195,9 +199,9 @@ def _written_times(note: ClinicalNote) -> list[str]:
     return [time.strip() for time in note.times if normalize_id(time)]
 
 
-def _stay_metadata(key: str, value: str, form: str) -> dict[str, str]:
+def _stay_metadata(key: str, value: str, form: str, born: str) -> dict[str, str]:
     value = normalize_id(value)
-    time = parse_note_time(value, form) if value else None
+    time = parse_note_time(value, form, born) if value else None
     return {key: time[0]} if time else {f"{key}_given": value}
 
 

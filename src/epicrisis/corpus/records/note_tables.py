@@ -184,6 +184,7 @@ def _build_note(
         encounter=_cell(row, places, "encounter"),
         note_id=_cell(row, places, "note_id"),
         patient_name=_cell(row, places, "patient_name"),
+        born=_cell(row, places, "born"),
         admitted=_cell(row, places, "admitted"),
         discharged=_cell(row, places, "discharged"),
         more={"description": description} if description else {},

@@ -164,7 +164,8 @@ def _read_notes(
                     name, "part", "of C-CDA documents: no narrative, so the coded entries alone"
                 )
             is_left_out = is_withdrawn or (is_superseded and not cleaning.keep_superseded)
-            spool.add_name(patient, next(iter(document.patients[0].names), ""))
+            person = document.patients[0]
+            spool.add_person(patient, next(iter(person.names), ""), person.born)
             add_facts(document, patient, spool, is_left_out=is_left_out)
             cleaning.removal_log.fact_problems.update(document.coded.problems)
     # The documents of one file are too few for recurring texts.
@@ -192,6 +193,7 @@ def _build_note(document: ClinicalDocument, patient: str, where: str) -> Clinica
         encounter=document.encounter if document.is_stay else "",
         note_id=document.version_id,
         patient_name=next(iter(person.names), ""),
+        born=person.born,
         admitted=document.admitted if document.is_stay else "",
         discharged=document.discharged if document.is_stay else "",
         more=metadata,

@@ -25,10 +25,10 @@ from typing import Any
 
 from epicrisis.core.allergy_denials import read_denial
 from epicrisis.core.clinical_facts import FACTS, FAMILY_HISTORY, ClinicalFact, write_facts
-from epicrisis.core.fact_kinds import KINDS
+from epicrisis.core.fact_kinds import KINDS, FactEvent
 from epicrisis.core.types import Document
 from epicrisis.core.ucum import to_ucum
-from epicrisis.corpus.base.note_times import parse_note_time
+from epicrisis.corpus.base.note_times import is_no_date, parse_note_time
 from epicrisis.corpus.base.reader_base import DeletedDocument, StatedSources
 from epicrisis.corpus.base.removal_log import RemovalLog
 from epicrisis.corpus.records.assertions import assess_name
@@ -54,7 +54,7 @@ CREATE TABLE record(
 CREATE TABLE stay(
     encounter TEXT, patient TEXT, admitted TEXT, discharged TEXT, is_visit INTEGER, PRIMARY KEY(encounter, patient)
 ) WITHOUT ROWID;
-CREATE TABLE name(patient TEXT PRIMARY KEY, name TEXT) WITHOUT ROWID;
+CREATE TABLE person(patient TEXT PRIMARY KEY, name TEXT, born TEXT) WITHOUT ROWID;
 """
 
 
@@ -179,11 +179,22 @@ class FactSpool:
             "ORDER BY patient DESC"
         )
         row = self._database.execute(query, (encounter, patient)).fetchone()
-        return None if row is None else Stay(row[0], row[1], bool(row[2]))
+        if row is None:
+            return None
+        born = self.find_person(patient)[1]
+        admitted, discharged = ("" if day and is_no_date(day, born) else day for day in row[:2])
+        return Stay(admitted, discharged, bool(row[2]))
 
-    def add_name(self, patient: str, name: str) -> None:
-        """Store a patient's name for the documents."""
-        self._database.execute("INSERT OR REPLACE INTO name VALUES (?, ?)", (patient, name))
+    def add_person(self, patient: str, name: str = "", born: str = "") -> None:
+        """Store a patient's name for the documents, and the birth date, before which no fact has a time."""
+        earlier_name, earlier_birth = self.find_person(patient)
+        values = (patient, name or earlier_name, born or earlier_birth)
+        self._database.execute("INSERT OR REPLACE INTO person VALUES (?, ?, ?)", values)
+
+    def find_person(self, patient: str) -> tuple[str, str]:
+        """Return a patient's name and birth date; empty if they are not known."""
+        row = self._database.execute("SELECT name, born FROM person WHERE patient = ?", (patient,)).fetchone()
+        return (row[0], row[1]) if row else ("", "")
 
     def documents(self, log: RemovalLog, incremental: str = "") -> Iterator[Document | DeletedDocument | StatedSources]:
         """Yield the documents by patient and day, and the deletion of those whose facts were all withdrawn.
@@ -218,7 +229,8 @@ class FactSpool:
         groups: dict[_DocumentKey, _Group] = {}
         latest = _select_latest(records)
         for record in records:
-            for entry in record.entries:
+            born = self.find_person(record.patient)[1]
+            for entry in (_leave_out_unborn(entry, born) for entry in record.entries):
                 group = groups.setdefault(_find_key(record, entry), _Group())
                 if latest.get(_identify(record)) is record and not record.is_withdrawn:
                     group.entries.append(entry)
@@ -239,11 +251,10 @@ class FactSpool:
             offset += len(line) + 1
             _count_fact(entry, log)
         stay = self.find_stay(key.encounter, key.patient) or Stay()
-        name = self._database.execute("SELECT name FROM name WHERE patient = ?", (key.patient,)).fetchone()
         metadata: dict[str, Any] = {
             "note_type": key.label,
             "visit" if stay.is_visit else "encounter": key.encounter,
-            "patient_name": name[0] if name else "",
+            "patient_name": self.find_person(key.patient)[0],
             "admitted": stay.admitted,
             "discharged": stay.discharged,
             "time_missing": not key.day,
@@ -325,6 +336,17 @@ def order_ends(entries: Sequence[FactEntry]) -> list[FactEntry]:
             entry = replace(entry, fact=replace(entry.fact, time=start), remark=remark)
         ordered.append(entry)
     return ordered
+
+
+def _leave_out_unborn(entry: FactEntry, born: str) -> FactEntry:
+    """Return the entry without times before the birth of its patient. Its own time is then at the end of its line."""
+    fact, since = entry.fact, entry.since
+    since = "" if since and is_no_date(since, born) else since
+    if not fact.time or not is_no_date(fact.time, born):
+        return replace(entry, since=since)
+    event: FactEvent = "state" if fact.event == "start" else fact.event
+    fact = replace(fact, time=since or None, event=event, utc_offset="")
+    return replace(entry, fact=fact, since=since, written_time=entry.written_time or entry.fact.time or "")
 
 
 def _assess_entry(entry: FactEntry) -> FactEntry:

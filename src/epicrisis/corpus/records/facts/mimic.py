@@ -107,6 +107,7 @@ class _Reader:
 
     def _read_patient(self, row: TableRow) -> Iterator[reader_base.PatientIdentity]:
         born = row.time("dob")[0][:10]
+        self._spool.add_person(row.id("subject_id"), born=born)
         yield reader_base.PatientIdentity(row.id("subject_id"), born=born)
         time, _ = row.time("dod")
         if time:

@@ -139,7 +139,9 @@ class _Reader:
             elif not row.id("person_id"):
                 yield reader_base.skip(path, row.where, _NO_PATIENT)
             elif table == "person":
-                yield _read_person(row)
+                person = _read_person(row)
+                self._spool.add_person(person.patient, born=person.born)
+                yield person
             else:
                 self._add(row, table)
 
@@ -160,6 +162,7 @@ class _Reader:
                 note_type=row.text("note_title") or note_type or "note",
                 encounter="" if stay.is_visit else encounter,
                 note_id=f"omop-{row.id('note_id')}" if row.id("note_id") else "",
+                born=self._spool.find_person(row.id("person_id"))[1],
                 admitted=stay.admitted,
                 discharged=stay.discharged,
                 more={"visit": encounter} if stay.is_visit else {},

@@ -101,6 +101,7 @@ def build_note(resource: Resource, where: str, context: NoteContext) -> Iterator
         encounter=stay.encounter,
         note_id=note_id,
         patient_name=references.names.get(patient, ""),
+        born=references.birth_date(patient),
         admitted=stay.admitted,
         discharged=stay.discharged,
         version=_describe_version(status, doc_status, relations),

@@ -334,8 +334,9 @@ def _read_fact_documents(
     """Yield what cannot be read of the structured facts of all files, then their documents."""
     with FactSpool() as spool:
         references = files[0].references
-        for patient, name in references.names.items():
-            spool.add_name(patient, " ".join(name.split()))
+        for patient in references.people:
+            name = " ".join(references.names.get(patient, "").split())
+            spool.add_person(patient, name, references.birth_date(patient))
         for encounter, stay in references.stays.items():
             owner = references.encounter_patients.get(encounter, "")
             spool.add_stay(encounter, Stay(stay.admitted, stay.discharged, is_visit=bool(stay.visit)), owner)

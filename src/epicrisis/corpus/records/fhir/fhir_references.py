@@ -100,6 +100,10 @@ class FhirReferences:
             return EncounterStay()
         return self.stays.get(encounter, EncounterStay(encounter))
 
+    def birth_date(self, patient: str) -> str:
+        """Return the birth date of a patient, or an empty string."""
+        return self.people[patient].born if patient in self.people else ""
+
 
 def record_resource(resource: Resource, references: FhirReferences) -> None:
     """Record what a resource says about patients and encounters. Raises ValueError if an id may belong to two."""

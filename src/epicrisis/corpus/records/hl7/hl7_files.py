@@ -255,6 +255,7 @@ def _build_note(
         encounter=visit.id if visit.is_stay else "",
         note_id=document,
         patient_name=next(iter(group.person.names), ""),
+        born=group.person.born,
         admitted=visit.admitted if visit.is_stay else "",
         discharged=visit.discharged if visit.is_stay else "",
         more={
@@ -284,8 +285,8 @@ def _read_fact_documents(paths: Sequence[Path], feed: _Feed, log: RemovalLog) ->
     statement_facts = StatementFacts()
     with FactSpool() as spool:
         for person, patient in feed.patients.items():
-            if patient and person.names:
-                spool.add_name(patient, person.names[0])
+            if patient:
+                spool.add_person(patient, next(iter(person.names), ""), person.born)
         for (patient, visit_id), visit in feed.visits.items():
             spool.add_stay(visit_id, Stay(visit.admitted, visit.discharged, is_visit=not visit.is_stay), patient)
         for path in paths:
