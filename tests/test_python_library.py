@@ -298,3 +298,11 @@ def test_date_that_nobody_knows_is_none(tmp_path: Path) -> None:
         )
         (patient,) = library.patients()
     assert (patient.notes, patient.first, patient.last) == (2, None, None)
+
+
+@pytest.mark.parametrize("patient", ["unknown", "-", "None", "0", "N/A", "urn:oid:1.2|UNKNOWN"])
+def test_placeholder_of_a_patient_is_skipped(patient: str, tmp_path: Path) -> None:
+    with Library.create(tmp_path / "lib", encoder=HashingEncoder(64)) as library:
+        report = library.add(Document("note:1", "Fever.", patient=patient), GOUT)
+        assert [patient.id for patient in library.patients()] == ["anna"]
+    assert "placeholder" in report.reasons[0].reason

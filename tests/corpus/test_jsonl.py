@@ -96,7 +96,7 @@ def test_null_and_empty_values_are_absent(tmp_path: Path) -> None:
         (b'{"id": 1, "text": "t", "date": 20150630}', "date: not a date of the form YYYY, YYYY-MM or YYYY-MM-DD"),
         (
             b'{"id": 1, "text": "t", "patient": " "}',
-            "patient: empty; name the patient, or leave it out for literature",
+            "patient: empty or a placeholder; name the patient, or leave it out for literature",
         ),
         (b'{"id": 1, "text": "t", "metadata": [1]}', "metadata: Input should be a valid dictionary"),
         (b'{"id": 1, "text": "a\\u0000b"}', "contains a NUL character"),

@@ -166,7 +166,10 @@ def test_options_keep_order(tmp_path: Path) -> None:
         ({"text": "?", "options": {"": "x"}}, "options: each key must be one letter, A to Z"),
         ({"text": "?", "options": ["x", 3]}, "options.B: Input should be a valid string"),
         ({"text": "?", "options": ["x"] * 27}, "options: more than 26, the number of letters A to Z"),
-        ({"text": "?", "patient": ""}, "patient: empty; name the patient, or leave it out for literature"),
+        (
+            {"text": "?", "patient": ""},
+            "patient: empty or a placeholder; name the patient, or leave it out for literature",
+        ),
         ({"text": "?", "gold": ""}, "gold: empty; leave it out, or add the form if no document has the answer"),
         ({"text": "?", "gold": " ", "form": "open"}, "gold: empty"),
         ({"text": "?", "options": ["x"], "gold": "", "form": "choice"}, "gold: not a letter of the options"),

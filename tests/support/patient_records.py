@@ -23,7 +23,19 @@ from epicrisis.testing.hashing_encoder import HashingEncoder
 from epicrisis.testing.scorers import TermOverlapReranker
 from tests.support.replies import schema_reply
 
-PATIENTS = ("P-100", "P-1001", "P-100/7", "o'br\"ien; --", "пациент ü", " x", "none", "null", "0", "%", "' OR 1=1 --")
+PATIENTS = (
+    "P-100",
+    "P-1001",
+    "P-100/7",
+    "o'br\"ien; --",
+    "пациент ü",
+    " x",
+    "none 1",
+    "null-1",
+    "01",
+    "%1",
+    "' OR 1=1 --",
+)
 """Beginnings of each other, what SQL and JSON read otherwise, and what looks like nobody."""
 LITERATURE = len(PATIENTS)
 """The number of the word in papers, which everybody may read."""

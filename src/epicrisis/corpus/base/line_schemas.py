@@ -21,6 +21,7 @@ from pydantic import (
 
 from epicrisis.core.dates import last_day
 from epicrisis.core.types import QuestionForm
+from epicrisis.corpus.base.patient_numbers import stands_for_nobody
 
 _SAFE_KEYS = frozenset(("document_id", "start", "end", "fact", *string.ascii_uppercase))
 """Names of nested fields that a reason may repeat: those defined here, and the letters of options."""
@@ -64,8 +65,8 @@ def _check_date(date: str) -> str | None:
 
 def _check_patient(patient: str) -> str:
     # An empty id, taken as "no patient", would show the record under every scope.
-    if not patient.strip():
-        raise ValueError("empty; name the patient, or leave it out for literature")
+    if stands_for_nobody(patient):
+        raise ValueError("empty or a placeholder; name the patient, or leave it out for literature")
     return patient
 
 

@@ -10,6 +10,7 @@ Patients are never joined by a number that two of them have, nor if anything els
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,21 @@ _SHARED_SYSTEMS = (
 """Systems of social security numbers and driver's licences, by which no record is named if there is another number."""
 _FHIR = "fhir"
 """How sources and systems of the ids of FHIR's resources begin: `fhir:a.example/r4`, or `fhir` without its server."""
+
+
+_PLACEHOLDER = re.compile(
+    r"[0\W_]*|(?:patient )?unk(?:nown)?(?: patient)?|none|null|nil|n/?a|nan|nat|undefined|missing|anonymous|"
+    r"not (?:available|applicable|known|given|recorded)|no (?:id|mrn|number)"
+)
+"""What systems write in place of an id, in small letters."""
+
+
+def stands_for_nobody(patient: str) -> bool:
+    """Return whether an id or record number, with or without its system, is what systems write for a missing one.
+
+    Such an id would join strangers in one record.
+    """
+    return _PLACEHOLDER.fullmatch(patient.rpartition("|")[2].strip().casefold()) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +86,15 @@ class PatientNumbers:
 
     def add_identity(self, identity: PatientIdentity) -> None:
         """Record the numbers of a patient whose id another format says."""
-        for number in identity.numbers:
+        numbers = _list_numbers(identity.numbers)
+        for number in numbers:
             self._owners[number].add(identity.patient)
-        self._record(identity.patient, identity.numbers, identity.born)
+        self._record(identity.patient, numbers, identity.born)
 
     def identify(self, patient: str, person: StatedPerson) -> PatientIdentity:
         """Return who a patient of `resolve` is. The alias is what one of the library would be called by its number."""
-        return PatientIdentity(patient, "", person.names, person.born, person.numbers, self._joined.get(patient, ""))
+        numbers = _list_numbers(person.numbers)
+        return PatientIdentity(patient, "", person.names, person.born, numbers, self._joined.get(patient, ""))
 
     def resolve(self, person: StatedPerson) -> str:
         """Return the id of the patient with these numbers, and remember them.
@@ -84,7 +102,7 @@ class PatientNumbers:
         Raises ValueError with the reason if there is no number, or if the numbers, the birth date or the names are
         those of different people.
         """
-        numbers = [number for number in person.numbers if number[1]]
+        numbers = _list_numbers(person.numbers)
         if not numbers:
             raise ValueError("names no patient, and every note needs one; export it with the patient's record number")
         owned = [self._owners[number] for number in numbers if number in self._owners]
@@ -216,6 +234,11 @@ class PatientNumbers:
         for system, value in numbers:
             self._numbers[patient].setdefault(system, set()).add(value)
         self._born[patient] = max(self._born.get(patient, ""), born, key=len)
+
+
+def _list_numbers(numbers: Iterable[RecordNumber]) -> tuple[RecordNumber, ...]:
+    """Return the numbers that stand for somebody."""
+    return tuple(number for number in numbers if not stands_for_nobody(number[1]))
 
 
 def _is_resource_id(number: RecordNumber) -> bool:

@@ -18,6 +18,7 @@ from epicrisis.core.types import Document
 from epicrisis.corpus.base import note_cleaning
 from epicrisis.corpus.base.csv_rows import MAX_ROW_BYTES
 from epicrisis.corpus.base.note_times import parse_note_time
+from epicrisis.corpus.base.patient_numbers import stands_for_nobody
 from epicrisis.corpus.base.reader_base import DeletedDocument, FileRemark, Skipped, skip
 from epicrisis.corpus.base.removal_log import RemovalLog
 
@@ -96,7 +97,7 @@ def build_items(
                 yield note
                 continue
             patient, note_id = normalize_id(note.patient), normalize_id(note.note_id)
-            if not patient:
+            if stands_for_nobody(patient):
                 reason = "names no patient, and every note needs one; fill the cell in, or choose another column"
                 yield skip(path, note.where, reason)
                 continue

@@ -12,6 +12,7 @@ from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document
 from epicrisis.corpus.base.csv_rows import CsvLayout, CsvRow, read_header, read_rows
 from epicrisis.corpus.base.note_times import parse_note_time
+from epicrisis.corpus.base.patient_numbers import stands_for_nobody
 from epicrisis.corpus.base.reader_base import DeletedDocument, FileRemark, PatientIdentity, Skipped, path_error
 from epicrisis.corpus.records.note_documents import ClinicalNote, NoteCleaning, NoteSource, build_items, normalize_id
 
@@ -142,7 +143,7 @@ def _read_identities(path: Path, columns: NoteColumns | None, time_format: str) 
         if isinstance(row, Skipped):
             continue
         patient = normalize_id(row.cells[layout.patient])
-        if not patient:
+        if stands_for_nobody(patient):
             continue
         id_cells = (_cell(row, places, field) for field in ("patient_name", "born", "record_number"))
         name, born, number = (normalize_id(" ".join(cell.split())) for cell in id_cells)

@@ -14,6 +14,7 @@ from pathlib import Path
 from epicrisis.core.dates import first_day, last_day
 from epicrisis.core.errors import InputError, LibraryError
 from epicrisis.core.types import Document
+from epicrisis.corpus.base.patient_numbers import stands_for_nobody
 from epicrisis.corpus.base.reader_base import PatientIdentity
 from epicrisis.library.base.engine_errors import translate_errors
 from epicrisis.library.base.manifest import complete_manifest
@@ -34,6 +35,7 @@ _NO_PATIENT = (
     "belongs to no patient, in a library of patients' notes, where questions about every patient would use it: pass "
     "--literature if it is literature for all patients; otherwise give its patient, or leave it out"
 )
+_NOBODY = "its patient's id is empty or a placeholder, which would join strangers; give the patient's own id"
 _MAX_LITERATURE = 1_000_000
 """Documents compared in libraries without notes, in the order of their ids. With notes all are compared."""
 _CURE = "fuse libraries created from the same sources, or leave it out of the setting fuse"
@@ -239,7 +241,12 @@ class NotesAndLiterature:
         self._was_mixed = self._has_notes and self._has_literature
 
     def find_fault(self, document: Document) -> str | None:
-        """Return why a document without a patient is skipped, or None. Raise InputError for a note among literature."""
+        """Return why a document without a patient of its own is skipped, or None.
+
+        Raise InputError for a note among literature.
+        """
+        if document.patient is not None and stands_for_nobody(document.patient):
+            return _NOBODY
         if document.patient is None:
             if self._has_notes and not self._allows_both:
                 return _NO_PATIENT
@@ -272,7 +279,9 @@ class PatientRegistration:
         self._names: set[tuple[str, str]] = set()
 
     def add(self, identity: PatientIdentity) -> None:
-        """Remember the identity until the next `record`."""
+        """Remember the identity until the next `record`. What is said of a placeholder is said of several people."""
+        if stands_for_nobody(identity.patient):
+            return
         self._pending.append(identity)
         if identity.alias:
             self.joined[identity.alias] = identity.patient

@@ -14,6 +14,7 @@ from epicrisis.core.clinical_facts import ClinicalFact
 from epicrisis.core.fact_kinds import FactEvent, FactKind
 from epicrisis.core.ucum import to_ucum
 from epicrisis.corpus.base import reader_base
+from epicrisis.corpus.base.patient_numbers import stands_for_nobody
 from epicrisis.corpus.base.removal_log import RemovalLog
 from epicrisis.corpus.records.facts.fact_documents import FactEntry, FactRecord, FactSpool, Stay, end_entry
 from epicrisis.corpus.records.facts.fact_tables import (
@@ -84,7 +85,7 @@ class _Reader:
                 yield row
             elif table.startswith("d_"):
                 self._add_name(row, table)
-            elif not row.id("subject_id"):
+            elif stands_for_nobody(row.id("subject_id")):
                 yield reader_base.skip(path, row.where, _NO_PATIENT)
             elif table == "patients":
                 yield from self._read_patient(row)

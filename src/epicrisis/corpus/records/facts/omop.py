@@ -17,6 +17,7 @@ from epicrisis.core.clinical_facts import ClinicalFact, Comparator
 from epicrisis.core.fact_kinds import FactEvent, FactKind
 from epicrisis.core.ucum import to_ucum
 from epicrisis.corpus.base import reader_base
+from epicrisis.corpus.base.patient_numbers import stands_for_nobody
 from epicrisis.corpus.base.removal_log import RemovalLog
 from epicrisis.corpus.records.facts.fact_documents import FactEntry, FactRecord, FactSpool, Stay, end_entry
 from epicrisis.corpus.records.facts.fact_tables import (
@@ -136,7 +137,7 @@ class _Reader:
                 yield row
             elif table == "concept":
                 self._vocabulary.add(row)
-            elif not row.id("person_id"):
+            elif stands_for_nobody(row.id("person_id")):
                 yield reader_base.skip(path, row.where, _NO_PATIENT)
             elif table == "person":
                 person = _read_person(row)

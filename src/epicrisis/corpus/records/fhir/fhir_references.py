@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from epicrisis.corpus.base.patient_numbers import stands_for_nobody
 from epicrisis.corpus.base.reader_base import PatientIdentity
 from epicrisis.corpus.records.facts.times import read_fact_time
 from epicrisis.corpus.records.fhir.fhir_facts import FACT_TYPES
@@ -283,7 +284,7 @@ def find_relations(resource: Resource, references: FhirReferences) -> Iterator[t
 def find_patient(resource: Resource, references: FhirReferences) -> str:
     """Return the id of the resource's patient. Raises ValueError if it is unknown, or if there are two."""
     patients = {resolve_reference(subject, references, _PATIENT) for subject in _list_subjects(resource)}
-    patients.discard("")
+    patients = {patient for patient in patients if not stands_for_nobody(patient)}
     if len(patients) > 1:
         raise ValueError("names more than one patient; export it for each of them")
     if patients:
@@ -393,7 +394,7 @@ def resolve_reference(reference: Any, references: FhirReferences, kind: str) -> 
 
 def _identifiers(resource: Resource) -> list[tuple[str, str]]:
     identifiers = (_identifier(item) for item in as_list(resource.get("identifier")) if isinstance(item, dict))
-    return [identifier for identifier in identifiers if identifier[1]]
+    return [identifier for identifier in identifiers if not stands_for_nobody(identifier[1])]
 
 
 def _identifier(identifier: Resource) -> tuple[str, str]:
