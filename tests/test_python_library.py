@@ -17,6 +17,7 @@ from epicrisis.api import build_question
 from epicrisis.core.answers import Notice
 from epicrisis.core.errors import InputError, LibraryError, LibraryMissing, NetworkRefused, SettingsError
 from epicrisis.core.protocols import ChatRequest
+from epicrisis.core.types import Question
 from epicrisis.system.local_only import guard_network
 from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.hashing_encoder import HashingEncoder
@@ -306,3 +307,35 @@ def test_placeholder_of_a_patient_is_skipped(patient: str, tmp_path: Path) -> No
         report = library.add(Document("note:1", "Fever.", patient=patient), GOUT)
         assert [patient.id for patient in library.patients()] == ["anna"]
     assert "placeholder" in report.reasons[0].reason
+
+
+def test_whole_numbers_are_taken_as_text(tmp_path: Path) -> None:
+    number: Any = 10083814
+    year: Any = 2024
+    query = "What was started for gout?"
+    with Library.create(tmp_path / "lib", encoder=HashingEncoder(64)) as library:
+        library.add(Document(number, GOUT.text, patient=number, date=year))
+        (patient,) = library.patients()
+        answers = [
+            library.ask(query, patient=number),
+            library.ask(Question(query, patient=number)),
+        ]
+        hits = [
+            *library.search(query, patient=number, since=2024),
+            *library.search(query, patient="10083814"),
+        ]
+        sentences = library.evidence(query, patient=number, since=None)
+    assert (patient.id, patient.first) == ("10083814", "2024")
+    assert {answer.patient for answer in answers} == {"10083814"}
+    assert [hit.passage.document_id for hit in hits] == ["10083814"] * 2
+    assert len(sentences) == 1
+
+
+@pytest.mark.parametrize("fields", [{"patient": True}, {"date": 20.5}, {"title": None}, {"text": b"Fever."}])
+def test_document_with_a_field_of_another_type_is_refused_in_one_line(fields: dict[str, Any], tmp_path: Path) -> None:
+    document = Document(**{"id": "n", "text": "Fever.", "patient": "p", **fields})
+    with Library.create(tmp_path / "lib", encoder=HashingEncoder(64)) as library:
+        with pytest.raises(InputError, match=rf"^Document\.{next(iter(fields))} is .*must be text"):
+            library.add(document)
+        with pytest.raises(InputError, match=r"^patient is bool, and must be text"):
+            library.ask("fever", patient=True)

@@ -148,7 +148,7 @@ class Library:
         documents: list[Document] = []
         for source in sources:
             if isinstance(source, Document):
-                documents.append(leave_out_no_date(source))
+                documents.append(leave_out_no_date(_read_document(source)))
             else:
                 paths.append(local_path(source))
         if time_format:
@@ -180,10 +180,10 @@ class Library:
         self,
         query: str,
         *,
-        patient: str | None = None,
+        patient: str | int | None = None,
         k: int | None = None,
         by: SearchMode | None = None,
-        since: str | None = None,
+        since: str | int | None = None,
         **settings: Any,
     ) -> Ranking:
         """Return the passages nearest to a query, best first. `k` is their number, and `by` the kind of search.
@@ -192,16 +192,17 @@ class Library:
         """
         keywords = _name_settings(settings, k=k, by=by, since=since)
         checked = self._read_settings({"strategy": "rag", **keywords})
-        return search_passages(checked, self._open_search(checked), query, patient, open_access(checked, self.path))
+        access, id_ = open_access(checked, self.path), _read_optional(patient, "patient")
+        return search_passages(checked, self._open_search(checked), query, id_, access)
 
     def evidence(
         self,
         question: str,
         *,
-        patient: str | None = None,
+        patient: str | int | None = None,
         sentences: int | None = None,
         by: SearchMode | None = None,
-        since: str | None = None,
+        since: str | int | None = None,
         **settings: Any,
     ) -> SentenceRanking:
         """Return the sentences that bear on a question, best first. `sentences` is their number. No model writes.
@@ -210,19 +211,22 @@ class Library:
         """
         keywords = _name_settings(settings, sentences=sentences, by=by, since=since)
         checked = self._read_settings({**keywords, "strategy": "evidence"})
-        return search_sentences(checked, self._open_search(checked), question, patient, open_access(checked, self.path))
+        access = open_access(checked, self.path)
+        return search_sentences(
+            checked, self._open_search(checked), question, _read_optional(patient, "patient"), access
+        )
 
     def ask(
         self,
         question: str | Question,
         options: Options = None,
         *,
-        patient: str | None = None,
+        patient: str | int | None = None,
         model: str | Path | ChatModel | None = None,
         strategy: str | None = None,
         k: int | None = None,
         by: SearchMode | None = None,
-        since: str | None = None,
+        since: str | int | None = None,
         **settings: Any,
     ) -> Answer:
         """Return the answer to a question. Without a model and a strategy it is the best sentences of the library.
@@ -290,11 +294,11 @@ class Library:
         """Add files, folders and documents, as `add` does."""
         return await asyncio.to_thread(self.add, *sources, **arguments)
 
-    async def asearch(self, query: str, *, patient: str | None = None, **settings: Any) -> Ranking:
+    async def asearch(self, query: str, *, patient: str | int | None = None, **settings: Any) -> Ranking:
         """Return the passages nearest to a query, as `search` does."""
         return await asyncio.to_thread(self.search, query, patient=patient, **settings)
 
-    async def aevidence(self, question: str, *, patient: str | None = None, **settings: Any) -> SentenceRanking:
+    async def aevidence(self, question: str, *, patient: str | int | None = None, **settings: Any) -> SentenceRanking:
         """Return the sentences that bear on a question, as `evidence` does."""
         return await asyncio.to_thread(self.evidence, question, patient=patient, **settings)
 
@@ -303,12 +307,12 @@ class Library:
         question: str | Question,
         options: Options = None,
         *,
-        patient: str | None = None,
+        patient: str | int | None = None,
         model: str | Path | ChatModel | None = None,
         strategy: str | None = None,
         k: int | None = None,
         by: SearchMode | None = None,
-        since: str | None = None,
+        since: str | int | None = None,
         **settings: Any,
     ) -> Answer:
         """Return the answer to a question, as `ask` does. Cancelling the task stops the calls in flight."""
@@ -357,7 +361,7 @@ class Library:
         self,
         question: str | Question,
         options: Options,
-        patient: str | None,
+        patient: str | int | None,
         flags: Mapping[str, Any],
     ) -> Answer:
         full_question = _build_question(question, options, patient)
@@ -437,12 +441,12 @@ async def stream(
     question: str | Question,
     options: Options = None,
     *,
-    patient: str | None = None,
+    patient: str | int | None = None,
     model: str | Path | ChatModel | None = None,
     strategy: str | None = None,
     k: int | None = None,
     by: SearchMode | None = None,
-    since: str | None = None,
+    since: str | int | None = None,
     **settings: Any,
 ) -> AsyncIterator[Event]:
     """Yield the events of one question; the last one is `Answered`.
@@ -465,12 +469,12 @@ def ask(
     question: str | Question,
     options: Options = None,
     *,
-    patient: str | None = None,
+    patient: str | int | None = None,
     model: str | Path | ChatModel | None = None,
     strategy: str | None = None,
     k: int | None = None,
     by: SearchMode | None = None,
-    since: str | None = None,
+    since: str | int | None = None,
     **settings: Any,
 ) -> Answer:
     """Return the answer to one question, with the arguments of `stream`. For several questions, open a `Library`."""
@@ -496,7 +500,7 @@ def _name_settings(settings: Mapping[str, Any], **keywords: Any) -> dict[str, An
     `since` and `as_of` belong to the table `scope`.
     """
     given = {**settings, **{name: value for name, value in keywords.items() if value is not None}}
-    dates = {name: given.pop(name) for name in ("since", "as_of") if name in given}
+    dates = {name: _read_optional(given.pop(name), name) for name in ("since", "as_of") if name in given}
     return merge_tables(given, {"scope": dates}) if dates else given
 
 
@@ -527,10 +531,35 @@ def _register(pool: ModelPool, kind: OwnKind, model: str | Path | ChatModel | En
     return name
 
 
-def _build_question(question: str | Question, options: Options, patient: str | None) -> Question:
+def _read_text(value: Any, name: str) -> str:
+    """Return a text, or a whole number as text. Raises InputError for another value."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str):
+        raise InputError(f"{name} is {type(value).__name__}, and must be text: write it in quotes")
+    return value
+
+
+def _read_document(document: Document) -> Document:
+    """Return a document with its numbers as text. Raises InputError for a field of another type."""
+    texts: dict[str, Any] = {}
+    for name in ("id", "text", "title", "source", "date", "patient"):
+        read = _read_optional if name in ("date", "patient") else _read_text
+        texts[name] = read(getattr(document, name), f"Document.{name}")
+    return replace(document, **texts)
+
+
+def _read_optional(value: Any, name: str) -> str | None:
+    """Return what `_read_text` does, or None for None."""
+    return None if value is None else _read_text(value, name)
+
+
+def _build_question(question: str | Question, options: Options, patient: str | int | None) -> Question:
     """Return the question about this patient. Raises InputError if it names another one."""
+    patient = _read_optional(patient, "patient")
     if not isinstance(question, Question):
         return build_question(question, options, patient)
+    question = replace(question, patient=_read_optional(question.patient, "patient"))
     if patient is not None and question.patient not in (None, patient):
         raise InputError("the question is about another patient than patient=: leave out one of them")
     return question if patient is None else replace(question, patient=patient)

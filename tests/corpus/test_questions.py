@@ -167,7 +167,7 @@ def test_options_keep_order(tmp_path: Path) -> None:
         ({"text": "?", "options": ["x", 3]}, "options.B: Input should be a valid string"),
         ({"text": "?", "options": ["x"] * 27}, "options: more than 26, the number of letters A to Z"),
         (
-            {"text": "?", "patient": ""},
+            {"text": "?", "patient": "unknown"},
             "patient: empty or a placeholder; name the patient, or leave it out for literature",
         ),
         ({"text": "?", "gold": ""}, "gold: empty; leave it out, or add the form if no document has the answer"),

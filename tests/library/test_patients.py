@@ -10,9 +10,10 @@ import pytest
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document, Question
+from epicrisis.corpus.base.reader_base import PatientIdentity
 from epicrisis.library.core.library_store import LibraryStore
 from epicrisis.library.core.patient_check import check_patient, find_strangers, replace_own_name
-from epicrisis.library.core.patients import PatientRecord, Roster, holds_patients
+from epicrisis.library.core.patients import PatientRecord, PatientRegistration, Roster, holds_patients
 from epicrisis.library.write.ingest import add_documents
 from tests.support.patient_records import ENCODER, library
 
@@ -280,6 +281,15 @@ def test_replace_own_name_keeps_common_words_months_and_doses(text: str, replace
     with library(tmp_path / "library", [note("12345", 0, patient_name="Price, May")]) as opened:
         assert replace_own_name([Roster(opened)], Question(text, patient="12345")).text == replaced
         assert replace_own_name([Roster(opened)], Question(text, patient="4711")).text == text
+
+
+def test_identities_of_a_placeholder_are_not_compared(tmp_path: Path) -> None:
+    with library(tmp_path / "library", [note("x", 0)]) as opened:
+        registration = PatientRegistration(opened)
+        for born in ("1950-01-02", "1960-01-02"):
+            registration.add(PatientIdentity("unknown", born=born))
+        registration.record()
+        assert list(Roster(opened).patients()) == ["x"]
 
 
 @pytest.fixture(scope="module")
