@@ -107,6 +107,27 @@ def test_planned_end_of_dosage_is_end_marked_as_planned(tmp_path: Path) -> None:
     assert end == ("2150-03-11", "End of lisinopril 10 MG Oral Tablet (request; planned)")
 
 
+@pytest.mark.parametrize(
+    ("value", "unit", "end"),
+    [(5, "d", "2150-03-09"), (2, "wk", "2150-03-18"), (36, "h", "2150-03-06"), (1, "mo", "2150-04-04"), (5, "min", "")],
+)
+def test_duration_of_dosage_plans_an_end(value: int, unit: str, end: str, tmp_path: Path) -> None:
+    duration = {"value": value, "unit": unit, "system": "http://unitsofmeasure.org", "code": unit}
+    lines = read_lines(tmp_path, request(dosageInstruction=[{"timing": {"repeat": {"boundsDuration": duration}}}]))
+    planned = [day for day, line in lines if line == "End of lisinopril 10 MG Oral Tablet (request; planned)"]
+    assert planned == ([end] if end else [])
+
+
+@pytest.mark.parametrize("status", ["declined", "cancelled"])
+def test_supply_that_the_patient_did_not_get_was_not_taken(status: str, tmp_path: Path) -> None:
+    supply = {"value": 90, "unit": "d"}
+    resource = {**request(status=status), "resourceType": "MedicationDispense", "whenPrepared": "2150-03-04"}
+    (document,) = read_documents(tmp_path, {**resource, "daysSupply": supply})
+    (fact,) = facts_of(document)
+    assert (fact.event, fact.status) == ("state", "not-taken")
+    assert document.text.startswith("Not given: lisinopril 10 MG Oral Tablet, ")
+
+
 MILLIGRAMS, TABLETS = {"value": 650, "unit": "mg"}, {"value": 2, "unit": "tablet"}
 EVERY_DAY = {"frequency": 1, "period": 1, "periodUnit": "d"}
 
@@ -137,7 +158,7 @@ EVERY_DAY = {"frequency": 1, "period": 1, "periodUnit": "d"}
 )  # fmt: skip
 def test_dosage_without_text_states_all_of_its_elements(tmp_path: Path, dosage: dict[str, Any], words: str) -> None:
     """A range of intervals, a limit and a rate are part of the dose. Epic repeats the dose in other forms."""
-    (document,) = read_documents(tmp_path, request(dosageInstruction=[dosage]))
+    document, *_ = read_documents(tmp_path, request(dosageInstruction=[dosage]))
     assert facts_of(document)[0].value == words
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -59,6 +60,8 @@ _ADHERENCE = {
 """The codes of R5 in the statuses of R4."""
 _NEVER = ("cancelled", "draft", "intended", "not-taken", "declined", "not-done", "unknown")
 """Statuses of medications that were not begun, as far as the source says."""
+_NEVER_SUPPLIED = ("declined", "cancelled", "not-done")
+"""Statuses of supplies that the patient did not get."""
 
 
 def read_medication(resource: Resource, find_medication: FindMedication) -> list[FactEntry]:
@@ -128,7 +131,7 @@ def _read_request(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
     reason = join_concepts(resource.get("reasonCode") or resource.get("reason"))
     entries = [FactEntry(fact, remark=_remark(resource, f"Reason: {reason}." if reason else ""))]
     # R5 has the period of all instructions, too.
-    planned = dosage_end(dosages) or read_period(resource.get("effectiveDosePeriod"))[1]
+    planned = dosage_end(dosages, authored) or read_period(resource.get("effectiveDosePeriod"))[1]
     changed = read_time(resource.get("statusChanged"), resource.get("dateEnded"))
     if fact.event == "start" and (is_over or planned):
         stopped_for = join_concepts(resource.get("statusReason"))
@@ -205,6 +208,7 @@ def _administration_times(resource: Resource) -> tuple[str, str]:
 
 def _read_dispense(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
     status = read_status(resource)
+    is_declined = status in _NEVER_SUPPLIED
     prepared = read_time(resource.get("whenPrepared"))
     quantity, days = read_quantity(resource.get("quantity")), read_quantity(resource.get("daysSupply"))
     supply = f"for {days.text} days" if days.text else ""
@@ -213,12 +217,12 @@ def _read_dispense(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
         fact,
         time=read_time(resource.get("whenHandedOver")) or prepared or None,
         value=", ".join(filter(None, parts)),
-        status="" if status == "completed" else status,
+        status="not-taken" if is_declined else "" if status == "completed" else status,
         category="dispense",
     )
     entries = [FactEntry(fact, reported_since(fact.time or "", prepared), remark=_remark(resource))]
     # Nobody takes what is used up. A later supply is a course of its own.
-    if fact.time and (end := add_supply(fact.time, days.text.removesuffix(".0"))):
+    if not is_declined and fact.time and (end := add_supply(fact.time, days.text.removesuffix(".0"))):
         entries.append(end_entry(fact, end))
     return entries
 
@@ -229,6 +233,8 @@ def _remark(resource: Resource, *others: str) -> str:
 
 
 _PERIODS = {"h": "hour", "d": "day", "wk": "week", "mo": "month", "min": "minute", "a": "year", "s": "second"}
+_DAYS_OF = {"h": 1 / 24, "d": 1, "wk": 7, "mo": 31, "a": 366}
+"""How many days a unit of a duration has at most."""
 _DAYS = {
     "mon": "Monday",
     "tue": "Tuesday",
@@ -245,14 +251,22 @@ def read_dosage(dosages: Any) -> str:
     return "; ".join(filter(None, map(_dosage_text, list_objects(dosages))))
 
 
-def dosage_end(dosages: Any) -> str:
-    """Return the last day of the dosage instructions, if they all have one."""
+def dosage_end(dosages: Any, start: str) -> str:
+    """Return the last day of the dosage instructions, which begin on `start`, if they all have one."""
     ends = []
     for dosage in list_objects(dosages):
         timing = dosage.get("timing")
         repeat = timing.get("repeat") if isinstance(timing, dict) else None
-        ends.append(read_period(repeat.get("boundsPeriod") if isinstance(repeat, dict) else None)[1])
+        repeat = repeat if isinstance(repeat, dict) else {}
+        ends.append(read_period(repeat.get("boundsPeriod"))[1] or _end_of_duration(start, repeat.get("boundsDuration")))
     return max(ends) if ends and all(ends) else ""
+
+
+def _end_of_duration(start: str, duration: Any) -> str:
+    """Return the day on which a duration from `start` is over at the latest, or an empty string."""
+    span = read_quantity(duration)
+    days = (span.number or 0) * _DAYS_OF.get(span.unit, 0)
+    return add_supply(start, str(math.ceil(days)))
 
 
 def read_rate(dosage: Mapping[str, Any]) -> str:
