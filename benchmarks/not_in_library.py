@@ -62,9 +62,7 @@ def main() -> None:
         halves[half].append(
             Asked("PubMedQA, half that chose" if half else "PubMedQA, other half", pair.query, document)
         )
-    unseen = [document for document in abstracts if not is_training_half(document.id.removeprefix("pubmed:"))]
-    others = random.Random(SEED).sample(load_scifact(data)[0], SCIFACT_ABSTRACTS)
-    mixed = [*unseen, *load_evidence_inference(data)[0], *others]
+    mixed = load_mixed(data)
     if arguments.fit:
         rows = [
             (row, 4) for row in describe(arguments.folder / "mixed", mixed, [one for one in own if one.set == "choose"])
@@ -74,6 +72,13 @@ def main() -> None:
         return
     report(arguments.folder / "mixed", mixed, own)
     report(arguments.folder / "pubmedqa", abstracts, [*halves[True], *halves[False]])
+
+
+def load_mixed(data: Path) -> list[Document]:
+    """Return the documents of the mixed library."""
+    unseen = [one for one in load_pubmedqa(data)[0] if not is_training_half(one.id.removeprefix("pubmed:"))]
+    others = random.Random(SEED).sample(load_scifact(data)[0], SCIFACT_ABSTRACTS)
+    return [*unseen, *load_evidence_inference(data)[0], *others]
 
 
 def report(folder: Path, documents: Sequence[Document], asked: Sequence[Asked]) -> None:

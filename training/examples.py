@@ -36,6 +36,8 @@ TEMPLATES = (
 )
 COVID_ARTICLES = 60
 """Of 98 articles, these train; the others measure."""
+OWN_WORDS = Path(__file__).parent / "own_words.jsonl"
+"""Questions written for this program, with the places of the sentences that are worth seeing."""
 POOL = 8
 """Documents of a search among which the sentences are ranked."""
 Marks = npt.NDArray[np.bool_]
@@ -172,6 +174,23 @@ def load_pubmedqa(data: Path) -> tuple[Set, Set]:
         texts[id_] = text = read_text(id_, " ".join(entry["CONTEXTS"]))
         # Which of its sentences answer is not known.
         examples.append(Example(entry["QUESTION"], id_, np.zeros((len(text.spans), 0), dtype=np.bool_)))
+    return Set(*sets[0]), Set(*sets[1])
+
+
+def load_own_words(data: Path) -> tuple[Set, Set]:
+    """Return abstracts of PubMedQA's half that trains, those for training and one in five for measuring.
+
+    The question of each is in the words of someone who has not read it, and a reader marked the sentences worth seeing.
+    Half of them have their conclusion.
+    """
+    abstracts = json.loads((data / "pubmedqa" / "ori_pqal.json").read_text("utf-8"))
+    sets: list[tuple[dict[str, Text], list[Example]]] = [({}, []), ({}, [])]
+    for row in map(json.loads, OWN_WORDS.open("r", encoding="utf-8")):
+        id_, entry = row["pubmed"], abstracts[row["pubmed"]]
+        parts = [*entry["CONTEXTS"], *([entry["LONG_ANSWER"]] if row["has_conclusion"] else [])]
+        texts, examples = sets[int(hashlib.sha256(f"{id_}x".encode()).hexdigest(), 16) % 5 == 0]
+        texts[id_] = text = read_text(id_, " ".join(parts))
+        examples.append(Example(row["question"], id_, mark(text, row["useful"])))
     return Set(*sets[0]), Set(*sets[1])
 
 

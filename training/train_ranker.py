@@ -13,7 +13,7 @@ from typing import Any
 
 import lightgbm
 import numpy as np
-from examples import Marks, Set, list_pools, load_covid_qa, load_evidence_inference, load_scifact
+from examples import Marks, Set, list_pools, load_covid_qa, load_evidence_inference, load_own_words, load_scifact
 
 from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.reading.features import Found, Matrix
@@ -38,6 +38,8 @@ PARAMETERS = {
 }
 COVID_WEIGHT = 3.0
 """Open questions are few beside those about comparisons."""
+SCIFACT_WEIGHT, OWN_WORDS_WEIGHT = 3.0, 3.0
+"""So do claims and questions in other words than their document's, both about abstracts."""
 KEPT = 0.15
 """Share of the sentences of other whole articles that train."""
 
@@ -78,11 +80,14 @@ def list_training(data: Path) -> Iterator[tuple[Ranked, float]]:
     trials = Set(trials.texts, load_evidence_inference(data, "train", 8).examples)
     yield from ((ranked, 1.0) for ranked in rank_pools(trials, 8, KEPT, chance))
     abstracts = load_scifact(data, "train")
-    yield from ((ranked, 1.0) for ranked in rank_within(abstracts))
-    yield from ((ranked, 1.0) for ranked in rank_pools(abstracts, 16, 1, chance))
+    yield from ((ranked, SCIFACT_WEIGHT) for ranked in rank_within(abstracts))
+    yield from ((ranked, SCIFACT_WEIGHT) for ranked in rank_pools(abstracts, 16, 1, chance))
     articles, _ = load_covid_qa(data)
     yield from ((ranked, COVID_WEIGHT) for ranked in rank_within(articles))
     yield from ((ranked, COVID_WEIGHT) for ranked in rank_pools(articles, 8, KEPT, chance))
+    asked, _ = load_own_words(data)
+    yield from ((ranked, OWN_WORDS_WEIGHT) for ranked in rank_within(asked))
+    yield from ((ranked, OWN_WORDS_WEIGHT) for ranked in rank_pools(asked, 16, 1, chance))
 
 
 def train(questions: Sequence[tuple[Ranked, float]]) -> Forest:

@@ -18,7 +18,7 @@ import train_directions
 import train_ranker
 import train_relevance
 import train_roles
-from examples import TEMPLATES, Set, load_covid_qa, load_evidence_inference, load_scifact
+from examples import TEMPLATES, Set, load_covid_qa, load_evidence_inference, load_own_words, load_scifact
 from list_common_words import list_common_words
 from train_ranker import Ranked, rank_within
 
@@ -55,6 +55,7 @@ def measure_ranker(data: Path) -> Iterable[str]:
         sets[f'Evidence Inference validation, "{form}"'] = load_evidence_inference(data, "validation", 7, [template])
     sets["SciFact validation, within the abstract"] = load_scifact(data, "validation")
     sets["COVID-QA, 38 articles, within the article"] = load_covid_qa(data)[1]
+    sets["Own words, abstracts of PubMedQA, within the abstract"] = load_own_words(data)[1]
     for name, split in sets.items():
         ranked = list(rank_within(split))
         places = [np.argsort(-load_ranker().score_rows(question.rows), kind="stable") for question in ranked]

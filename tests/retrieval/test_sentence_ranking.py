@@ -226,12 +226,13 @@ ASTHMA = "Budesonide was compared with placebo. The rate of attacks was signific
     ("listing", "documents", "is_shorter"),
     [
         (None, {"z", "a"}, False),
-        (Listing(least=0.0, gap=math.inf), {"z", "a"}, False),
-        (Listing(least=0.05, gap=math.inf), {"z"}, True),
-        (Listing(least=0.0, gap=1.0), {"z"}, True),
-        (Listing(per_document=1, least=0.0, gap=math.inf), {"z", "a"}, True),
-        (Listing(least=1.0, gap=-1.0), {"z"}, True),
-        (Listing(least=1.0, gap=-1.0, nearest="a"), {"z", "a"}, True),
+        (Listing(least=0.0, gap=math.inf, further_gap=math.inf), {"z", "a"}, False),
+        (Listing(least=0.05, gap=math.inf, further_gap=math.inf), {"z"}, True),
+        (Listing(least=0.0, gap=1.0, further_gap=1.0), {"z"}, True),
+        (Listing(least=0.0, gap=math.inf, further_gap=0.1), {"z", "a"}, True),
+        (Listing(per_document=1, least=0.0, gap=math.inf, further_gap=math.inf), {"z", "a"}, True),
+        (Listing(least=1.0, gap=-1.0, further_gap=-1.0), {"z"}, True),
+        (Listing(least=1.0, gap=-1.0, further_gap=-1.0, nearest="a"), {"z", "a"}, True),
     ],
 )
 def test_listing_leaves_out_what_does_not_answer(
@@ -258,7 +259,7 @@ def test_best_sentence_of_nearest_document_is_among_the_first_three(nearest: str
         Passage(id=f"{id_}#0", document_id=id_, ordinal=0, start=0, end=len(text), text=text)
         for id_, text in (("z", shorter), ("a", ASTHMA))
     ]
-    listing = Listing(per_document=4, least=0.0, gap=math.inf, nearest=nearest)
+    listing = Listing(per_document=4, least=0.0, gap=math.inf, further_gap=math.inf, nearest=nearest)
     ranking = SentenceRanker(None, find_sentences, analyze_words).rank(
         "What is the effect of zinc compared with placebo on the duration of diarrhoea?", passages, 4, listing=listing
     )
@@ -274,7 +275,7 @@ def test_document_that_answers_raises_its_sentences() -> None:
     question = "What is the effect of zinc compared with placebo on the duration of diarrhoea?"
     gaps: list[float] = []
     for odds in (0.0, 1.0):
-        listing = Listing(odds=odds, least=0.0, gap=math.inf)
+        listing = Listing(odds=odds, least=0.0, gap=math.inf, further_gap=math.inf)
         ranking = SentenceRanker(None, find_sentences, analyze_words).rank(question, passages, 8, listing=listing)
         scores = {hit.sentence.text.split()[1]: hit.score for hit in ranking}
         gaps.append(scores["duration"] - scores["rate"])

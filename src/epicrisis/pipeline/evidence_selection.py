@@ -167,7 +167,7 @@ def rank_sentences(
         sentences = ranker.rank(text, passages, k, ranking.ranks, listing)
     else:
         # The preferred may be far below the best.
-        listing = None if listing is None else replace(listing, least=0.0, gap=math.inf)
+        listing = None if listing is None else replace(listing, least=0.0, gap=math.inf, further_gap=math.inf)
         pool = ranker.rank(text, passages, k * POOL_TIMES, ranking.ranks, listing)
         sentences = prefer_sentences(pool, settings.prefer, settings.prefer_mode, k)
     return replace(sentences, tops=ranking.tops)

@@ -134,7 +134,9 @@ class Listing:
     least: float = 0.02
     """None of a document that answers with a lower probability, but for the best sentence."""
     gap: float = 4.0
-    """None that scores so much lower than the best."""
+    """No first sentence of a document that scores so much lower than the best."""
+    further_gap: float = 1.5
+    """No further sentence of a document that scores so much lower than the best."""
     nearest: str = ""
     """The document that the search by meaning found first: its best sentence is among the first `NEAREST_PLACE`."""
 
@@ -233,7 +235,9 @@ class SentenceRanker:
             of_documents = np.repeat(probabilities, [len(document.article.counts) for document in found])
             scores = scores + listing.odds * np.log(of_documents / (1 - of_documents))
             order = np.argsort(-scores, kind="stable")
-            kept = (of_documents >= listing.least) & (scores >= scores[order[0]] - listing.gap)
+            gaps = np.full(len(order), listing.further_gap)
+            gaps[_find_firsts(order, candidates)] = listing.gap
+            kept = (of_documents >= listing.least) & (scores >= scores[order[0]] - gaps)
             # These are seen in any case.
             kept[[order[0], *_find_best(order, candidates, listing.nearest)]] = True
             order = order[kept[order]]
@@ -338,6 +342,16 @@ def _find_best(order: npt.NDArray[np.intp], sentences: Sequence[Sentence], docum
         candidates.append(sentence.passage.document_id == document_id and not is_plan(sentence.text))
     best: npt.NDArray[np.intp] = order[np.array(candidates)[order]][:1]
     return best
+
+
+def _find_firsts(order: npt.NDArray[np.intp], sentences: Sequence[Sentence]) -> npt.NDArray[np.intp]:
+    """Return the index of the first sentence of each document in this order, of shape `(documents,)`."""
+    import numpy as np
+
+    documents = np.array([sentence.passage.document_id for sentence in sentences])
+    _, places = np.unique(documents[order], return_index=True)
+    firsts: npt.NDArray[np.intp] = order[places]
+    return firsts
 
 
 def _bring_up(order: npt.NDArray[np.intp], best: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
