@@ -6,6 +6,8 @@ import csv
 import io
 from dataclasses import replace
 
+import pytest
+
 from epicrisis.core.answers import Answer, Citation, WithheldAnswer
 from epicrisis.core.references import Reference
 from epicrisis.core.study_types import StudyTypeMatch
@@ -73,6 +75,20 @@ def test_sentence_about_methods_has_no_direction() -> None:
     methods = "Those at high risk of pre-eclampsia were randomised to aspirin 150 mg or placebo."
     answer = replace(ANSWER, citations=(replace(CITATION, quotation=methods),))
     assert build_study_table(answer, [PASSAGE])[0].direction == ""
+
+
+@pytest.mark.parametrize(
+    ("sentence", "ratio"),
+    [
+        ("Aspirin lowered the risk of pre-eclampsia (odds ratio 0.38, 95% CI 0.20 to 0.74).", "0.38 (0.20 to 0.74)"),
+        ("Aspirin increased survival without pre-eclampsia (odds ratio 2.6, 95% CI 1.4 to 5.0).", None),
+        ("Calcium lowered the risk of pre-eclampsia in aspirin users (odds ratio 0.5, 95% CI 0.3 to 0.8).", None),
+    ],
+)
+def test_ratio_is_that_of_the_asked_outcome_under_the_asked_intervention(sentence: str, ratio: str | None) -> None:
+    answer = replace(ANSWER, citations=(replace(CITATION, quotation=sentence),))
+    (row,) = build_study_table(answer, [])
+    assert (row.ratio.text if row.ratio else None) == ratio
 
 
 def test_document_without_known_text_states_nothing() -> None:
