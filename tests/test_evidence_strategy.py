@@ -93,6 +93,18 @@ def test_study_type_is_that_of_the_article_s_beginning(tmp_path: Path) -> None:
     assert study.label == "randomised trial (by its abstract)"
 
 
+def test_disagreement_counts_a_study_under_the_type_of_its_beginning(tmp_path: Path) -> None:
+    middle = " ".join(f"Visit {number} was at the centre, and nothing else was done there." for number in range(800))
+    less, equal = (
+        f"Clopidogrel {verb} the risk of stroke (p = {p})." for verb, p in (("reduced", 0.004), ("did not change", 0.6))
+    )
+    first = Document("trial", f"Women were randomly assigned.\n{middle}\n{less}", title="Clopidogrel in women")
+    with search_of(tmp_path, [first, Document("other", equal, title="Clopidogrel in men")]) as search:
+        answer = ask(search, Question("Does clopidogrel reduce the risk of stroke?"))
+    (conflict,) = answer.conflicts
+    assert sorted(side.summary for side in conflict.sides) == ["1 randomised trial", "1 source of unknown study type"]
+
+
 class TowardsOne(HashingEncoder):
     """An encoder to which every question means the text of one document."""
 

@@ -25,7 +25,7 @@ from epicrisis.core.answers import (
     Retrieved,
 )
 from epicrisis.core.question_options import first_same_option
-from epicrisis.core.references import build_reference, find_document_study, find_passage_study
+from epicrisis.core.references import build_reference, find_document_study
 from epicrisis.core.study_identity import CitedArticle, StudyGroups, group_studies
 from epicrisis.core.study_types import StudyType
 from epicrisis.core.types import ArticleMark, Passage
@@ -376,7 +376,7 @@ def _list_citations(partial: PartialAnswer, citations: Sequence[Citation]) -> li
 
 
 def _source_of_passage(passage: Passage, passages: Mapping[str, Passage]) -> ConflictSource:
-    study = find_passage_study(passage) or find_document_study(passage.document_id, passages.values())
+    study = find_document_study(passage.document_id, passages.values())
     is_note = passage.patient is not None
     return ConflictSource(
         document_id=passage.document_id,

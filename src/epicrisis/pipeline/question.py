@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast, get_args
@@ -142,17 +142,21 @@ class AskedQuestion:
             answer = withhold_unverified(answer)
         if strategy.needs_model:
             answer = await self._check_claims(answer, context, passages)
-        conflicts = find_conflicts(answer, passages, is_record=self.scope.patient is not None)
-        answer = await self._settle_study_types(replace(answer, conflicts=conflicts), passages.values())
-        return facts.cite(answer)
+        known = {**await self._read_beginnings(answer, passages), **passages}
+        answer = settle_study_types(answer, tuple(known.values()))
+        conflicts = find_conflicts(answer, known, is_record=self.scope.patient is not None)
+        return facts.cite(replace(answer, conflicts=conflicts))
 
-    async def _settle_study_types(self, answer: Answer, passages: Iterable[Passage]) -> Answer:
-        """Return the answer with the study type of each source, from its beginning or any passage that was read."""
-        ids = tuple(dict.fromkeys(citation.document_id for citation in answer.shown_citations))
-        beginnings: tuple[Passage, ...] = ()
-        if ids and self.has_library:
-            beginnings = await self.parts.search_evidence(EvidenceSearch.read_beginnings, ids, self.scope)
-        return settle_study_types(answer, (*beginnings, *passages))
+    async def _read_beginnings(self, answer: Answer, passages: Mapping[str, Passage]) -> dict[str, Passage]:
+        """Return the first passages of the documents of an answer and its parts, by id: they show the study type."""
+        quoted = [quotation.passage_id for partial in answer.partials for quotation in partial.quotations]
+        documents = [citation.document_id for citation in answer.shown_citations]
+        documents += [passages[id_].document_id for id_ in quoted if id_ in passages]
+        if not documents or not self.has_library:
+            return {}
+        ids = tuple(dict.fromkeys(documents))
+        beginnings = await self.parts.search_evidence(EvidenceSearch.read_beginnings, ids, self.scope)
+        return {passage.id: passage for passage in beginnings}
 
     async def _check_claims(self, answer: Answer, context: Context, passages: Mapping[str, Passage]) -> Answer:
         """Return the answer with its claims checked, as the settings `check` and `unsupported` say.
