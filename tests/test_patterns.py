@@ -15,6 +15,7 @@ from epicrisis.answering.reply_parsing import TextStream
 from epicrisis.core.study_types import STUDY_TYPES
 from epicrisis.corpus.records import assertions
 from epicrisis.library.core import patient_check
+from epicrisis.reading import mentions
 from epicrisis.retrieval import event_mentions
 from epicrisis.retrieval.time_expressions import NOTE_KINDS
 from tests.support.regex_attacks import METHODS, Place, compiled, load, places, slow_attack
@@ -23,7 +24,31 @@ SOURCE = Path(epicrisis.__file__).parent
 _KIND_PATTERNS = [pattern for kind in NOTE_KINDS.values() for pattern in kind]
 _EVENT = r"\bhip[\s-]+replacement(?:e?s)?\b"
 
+_WORDS = mentions._match_words(frozenset(("seizu", "pain")))
+_GAP = mentions._GAP
+
 EXAMPLES: dict[str, list[re.Pattern[Any] | str]] = {
+    "corpus.base.reference_lists:_goes_on": [r"(?m)^\W?12\b\W"],
+    "library.core.patient_check:_own_id": [patient_check._own_id("10083815"), patient_check._own_id("a-1")],
+    "reading.mentions:is_outcome_turned": [
+        rf"(?i){_WORDS}{mentions._AFTER}",
+        rf"(?i){mentions._BEFORE}{_GAP}{_WORDS}",
+        rf"(?i)\b(non)-?{_WORDS}",
+        rf"(?i){mentions._match_name('the low-dose aspirin')}",
+    ],
+    "reading.mentions:_names_end": [rf"(?i)\b(?:{mentions._LOST})", r"(?i)\b(?:reli)"],
+    "reading.mentions:_is_less_of_change": [
+        rf"(?i)\b{mentions._REDUCTION} (?:in|of) {_GAP}{_WORDS}[^.;]{{0,80}}{mentions._LESS}",
+        rf"(?i){_WORDS} {mentions._REDUCTION}\b[^.;]{{0,80}}{mentions._MORE}",
+        rf"(?i){mentions._MORE} {_WORDS} {mentions._REDUCTION}\b",
+        rf"(?i)(?:\bimprovements? (?:in|of) {_GAP}{_WORDS}|{_WORDS} improvements?\b)[^.;]{{0,80}}{mentions._MORE}",
+        rf"(?i){mentions._MORE} {_WORDS} improvements?\b",
+        rf"(?i)\b(?:{mentions._REDUCTION}|improvements?)\b",
+    ],
+    "reading.mentions:is_other_exposure": [
+        rf"(?i){mentions._match_name('the low-dose aspirin')}|{_WORDS}(?:[\s-]{_WORDS})*"
+    ],
+    "reading.mentions:_is_another": [r"(?i)\bwithd"],
     "answering.reply_parsing:TextStream.__init__": [TextStream("answer")._start],
     "answering.voting:_choose_text": [r"\b[ABCDbcd]\b|(?i:\b[ABCD][)\].:]|\boptions? [ABCD]\b)"],
     "corpus.records.assertions:_compile_rules": [pattern for _, _, pattern in assertions._load_rules().modifiers],

@@ -29,7 +29,7 @@ def write_notes(path: Path, *rows: tuple[object, ...]) -> Path:
 @pytest.mark.models
 def test_add_notes_with_boilerplate_counts_and_logs_removed_text(tmp_path: Path, run: Run, model_home: Path) -> None:
     library = tmp_path / "ward"
-    rows = [(n % 12, f"2150-03-{n + 1:02}", "round", f"Finding {n}.\n\n{TEMPLATE}\n\nPage 1 of {n}") for n in range(24)]
+    rows = [(n % 12 + 1, f"2150-03-{n + 1:02}", "round", f"Finding {n}.\n\n{TEMPLATE}\n\nPage 1 of {n}") for n in range(24)]
     path = write_notes(tmp_path / "notes.csv", *rows, rows[0])
     result = run("library", "add", library, path, *COLUMNS)
     assert result.exit_code == 0, result.stderr
@@ -42,7 +42,7 @@ def test_add_notes_with_boilerplate_counts_and_logs_removed_text(tmp_path: Path,
     assert (recurring["text"], len(recurring["documents"]), recurring["notes"]) == (TEMPLATE, 24, 25)
     assert sum(line["kind"] == "page" for line in lines) == 24
     assert sum(line["kind"] == "duplicate" for line in lines) == 1
-    result_of_search = run("search", library, "finding", "--patient", "3", "-k", 5, "--by", "bm25", "--json")
+    result_of_search = run("search", library, "finding", "--patient", "4", "-k", 5, "--by", "bm25", "--json")
     texts = [hit["passage"]["text"] for hit in json.loads(result_of_search.stdout)["hits"]]
     assert sorted(texts) == ["Finding 15.", "Finding 3."]
 

@@ -48,7 +48,7 @@ def make_documents(folder: Path) -> list[FileDocument | Document]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("citing", "answers", "least"), [("quotes", 100, 300), ("numbers", 20, 40)])
+@pytest.mark.parametrize(("citing", "answers", "least"), [("quotes", 100, 250), ("numbers", 20, 40)])
 def test_every_number_of_an_answer_opens_its_sentence(
     citing: CitingMode, answers: int, least: int, tmp_path: Path
 ) -> None:

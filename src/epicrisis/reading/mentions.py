@@ -35,7 +35,7 @@ _BEFORE = (
 )
 _GAP = (
     r"(?:(?!(?:effects?|differ\w*|increas\w*|decreas\w*|reduc\w*|chang\w*|improv\w*|more|less|greater|higher|lower|"
-    r"fewer|excess|in|on|with|was|were|is|are|by|for|between|than|had|did|after|compared|\w+ing)\b)[\w-]+[\s-]){0,3}"
+    r"fewer|excess|in|on|with|was|were|is|are|by|for|between|than|had|did|after|compared|\w+ing)\b)\w+[\s-]){0,4}"
 )
 """Words between `freedom from` and the outcome: none that begin another thought."""
 _UNTIL = re.compile(
@@ -246,7 +246,7 @@ def _has_other_treatment(clause: str, place: int, comparison: Comparison) -> boo
 
 def _match_words(stems: frozenset[str]) -> str:
     """Return the pattern of a word with one of these beginnings. A shorter one is a whole word."""
-    words = [re.escape(stem) + (r"[\w']*" if len(stem) == STEM_CHARACTERS else "") for stem in sorted(stems)]
+    words = [re.escape(stem) + (r"\w*(?:'\w*)?" if len(stem) == STEM_CHARACTERS else "") for stem in sorted(stems)]
     return rf"\b(?:{'|'.join(words)})\b"
 
 

@@ -59,8 +59,12 @@ ANSWERED_AT = (2, 20, 37, 5, 18, 36, 1, 22)
 """The sentence with the answer in each article."""
 
 
+DRUGS = "amlodipine budesonide colchicine digoxin enalapril fluoxetine gabapentin heparin".split()  # noqa: SIM905
+OUTCOMES = "oedema asthma gout flutter hypertension depression neuralgia thrombosis".split()  # noqa: SIM905
+
+
 def key_of(i: int) -> str:
-    return f"In trial {i} drug {i}x changed outcome {i}y as the analysis of all patients says."
+    return f"In trial {i} drug {DRUGS[i]} changed outcome {OUTCOMES[i]} as the analysis of all patients says."
 
 
 def article(i: int) -> str:
@@ -73,7 +77,7 @@ def article(i: int) -> str:
 def question(i: int, *, within: bool = True) -> Question:
     start = article(i).index(key_of(i))
     evidence = (EvidenceSpan(f"a:{i}", start, start + len(key_of(i))),) if within else ()
-    text = f"What does drug {i}x change in outcome {i}y?"
+    text = f"What does drug {DRUGS[i]} change in outcome {OUTCOMES[i]}?"
     return Question(
         text,
         options=OPTIONS,

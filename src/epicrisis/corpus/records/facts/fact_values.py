@@ -165,7 +165,7 @@ _UNKNOWN_NAME = re.compile(
 _NONE_NAME = re.compile(
     rf"{_SUBJECT}(?:currently )?(?:no known\b.*|not (?:currently )?(?:taking|on|using) any\b.*|denies all\b.*|"
     r"(?:(?:takes |on |using )?no|not (?:currently )?on|denies (?:taking|using|any)|does not take(?: any)?) "
-    rf"(?:[\w-]+[ -]){{0,3}}(?:{_KINDS}|therapy)|none|nil)"
+    rf"(?:\w+[ -]){{0,3}}(?:{_KINDS}|therapy)|none|nil)"
     r"(?: (?:known|prescribed|recorded|documented|reported|listed|on file|taken|currently|at (?:this|present) time))*"
     r"[.\s]*",
     re.IGNORECASE,
