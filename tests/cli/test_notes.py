@@ -29,7 +29,9 @@ def write_notes(path: Path, *rows: tuple[object, ...]) -> Path:
 @pytest.mark.models
 def test_add_notes_with_boilerplate_counts_and_logs_removed_text(tmp_path: Path, run: Run, model_home: Path) -> None:
     library = tmp_path / "ward"
-    rows = [(n % 12 + 1, f"2150-03-{n + 1:02}", "round", f"Finding {n}.\n\n{TEMPLATE}\n\nPage 1 of {n}") for n in range(24)]
+    rows = [
+        (n % 12 + 1, f"2150-03-{n + 1:02}", "round", f"Finding {n}.\n\n{TEMPLATE}\n\nPage 1 of {n}") for n in range(24)
+    ]
     path = write_notes(tmp_path / "notes.csv", *rows, rows[0])
     result = run("library", "add", library, path, *COLUMNS)
     assert result.exit_code == 0, result.stderr
