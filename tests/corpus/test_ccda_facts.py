@@ -138,7 +138,7 @@ def test_result_of_either_sender_has_number_range_flag_and_source(tmp_path: Path
         ('<value xsi:type="IVL_PQ"><high value="0.01" unit="ng/mL" inclusive="false"/></value>', "< 0.01", 0.01, "<"),
         ('<value xsi:type="ST">&lt;5</value>', "< 5", 5, "<"),
         ('<value xsi:type="ST">1.4 mg/dL</value>', "1.4", 1.4, ""),
-        ('<value xsi:type="PQ" value="1,250" unit="mg/dL"/>', "1,250", 1250, ""),
+        ('<value xsi:type="PQ" value="1,250.5" unit="mg/dL"/>', "1,250.5", 1250.5, ""),
         ('<value xsi:type="ST">see comment</value>', "see comment", None, ""),
         ('<value xsi:type="CD" code="260373001" displayName="Detected"/>', "Detected", None, ""),
         ('<value xsi:type="INT" value="15"/>', "15", 15, ""),

@@ -62,6 +62,8 @@ def test_entry_that_names_nothing_states_absence(name: str, kind: FactKind) -> N
             ("laboratory", "None"),
             ("medication", "Drug X"),
         ),
+        *(("problem", "No known problems; asthma"), ("medication", "No known medications, insulin")),
+        ("medication", "Denies all medications except insulin"),
     ],
 )
 def test_entry_that_names_something_is_kept(kind: FactKind, name: str) -> None:
@@ -100,7 +102,9 @@ def test_allergy_denied_by_a_code_has_the_words_of_the_denial(code: str) -> None
         *((name, "penicillin") for name in ("No known allergies to penicillin", "No penicillin allergy")),
         *(("None of the listed: penicillin", "penicillin"), ("Denies allergy to latex or nuts", "latex or nuts")),
         *((name, None) for name in ("Penicillin", "Nickel", "Noni juice", "Non-steroidal anti-inflammatory agent")),
-        *((name, None) for name in ("No known allergies except penicillin", "NKDA other than sulfa")),
+        *((name, None) for name in ("No known allergies except penicillin", "NKDA other than sulfa", "NKDA, latex")),
+        ("No known drug allergies (penicillin rash)", None),
+        ("No known allergies as of 2019-05-01, reviewed", ""),
     ],
 )
 def test_denial_is_of_a_substance_or_of_allergies_in_general(name: str, denied: str | None) -> None:
@@ -132,7 +136,7 @@ def test_supply_ends_when_it_is_used_up(start: str, days: str, refills: str, end
         ("≤ 1.4 mg/dl", "", "<=", 1.4, "mg/dL"),
         ("5 %", "", "", 5, "%"),
         ("140 mmol/l", "mmol/L", "", 140, "mmol/L"),
-        ("1,250", "U/L", "", 1250, "U/L"),
+        ("1,250.5", "U/L", "", 1250.5, "U/L"),
         ("12,345,678.5", "", "", 12345678.5, ""),
         ("GREATER THAN 15", "", ">", 15, ""),
         ("less than 0.01", "ng/mL", "<", 0.01, "ng/mL"),
@@ -147,7 +151,15 @@ def test_value_that_is_plainly_a_number_is_one(text: str, unit: str, comparator:
     ("text", "unit"),
     [
         *(("1:80", ""), ("120/80", ""), ("1-2", ""), ("2+", ""), ("3 of 10", ""), ("150 H", ""), ("2.1 L", "")),
-        *(("0,250", ""), ("1,25", ""), ("12,3456", ""), ("5 mg", "mmol/L"), ("5 units of blood", ""), ("see 5", "")),
+        *(
+            ("0,250", ""),
+            ("1,25", ""),
+            ("1,250", "U/L"),
+            ("12,3456", ""),
+            ("5 mg", "mmol/L"),
+            ("5 units of blood", ""),
+            ("see 5", ""),
+        ),
     ],
 )
 def test_value_with_other_words_is_no_number(text: str, unit: str) -> None:

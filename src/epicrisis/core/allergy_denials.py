@@ -16,23 +16,31 @@ _DENIAL = re.compile(
     r")",
     re.IGNORECASE,
 )
-_EXCEPTION = re.compile(r"\b(?:except|other than|besides|apart from|aside from|but|only)\b", re.IGNORECASE)
+EXCEPTION = re.compile(r"\b(?:except|other than|besides|apart from|aside from|but|only)\b", re.IGNORECASE)
+"""Words of a denial behind which something is affirmed."""
 _GROUPS = """
 a active all an and any anything current currently documented drug drugs environmental food foods have history hx
 known medication medications medicine medicines of or other reported seasonal significant substance substances the to
 """
 _GROUP_WORDS = frozenset(_GROUPS.split())
 """Words of a denial that name no single substance."""
+_REMARKS = """
+allergies allergy as at by chart date family file in intolerance intolerances list nka nkda noted on patient per record
+reaction reactions reviewed sensitivities sensitivity since this time verified
+"""
+_REMARK_WORDS = _GROUP_WORDS | frozenset(_REMARKS.split())
+"""Words behind a general denial that affirm nothing."""
+_LETTERS = re.compile(r"[^\W\d_]+")
 
 
 def read_denial(name: str) -> str | None:
     """Return what the name of an allergy entry denies: a substance, or an empty string for allergies in general.
 
-    None: it denies nothing, or has an exception.
+    None: it denies nothing, or also affirms something, as `NKDA, latex` and `No allergies except latex` do.
     """
     words = " ".join(name.split())
     match = _DENIAL.match(words)
-    if match is None or _EXCEPTION.search(words):
+    if match is None or EXCEPTION.search(words):
         return None
     for part in match.groups(""):
         substance = part.strip(" .,").split()
@@ -40,4 +48,4 @@ def read_denial(name: str) -> str | None:
             del substance[0]
         if not _GROUP_WORDS.issuperset(word.strip(" .,").lower() for word in substance):
             return " ".join(substance)
-    return ""
+    return "" if _REMARK_WORDS.issuperset(_LETTERS.findall(words[match.end() :].lower())) else None

@@ -137,6 +137,11 @@ _NO_TREATMENT = re.compile(
 """Words that name no other treatment."""
 
 
+def speaks_of_another(sentence: str, comparison: Comparison) -> bool:
+    """Return whether a sentence speaks of another exposure, or of freedom from the outcome."""
+    return is_other_exposure(sentence, comparison) or is_outcome_turned(sentence, comparison)
+
+
 def is_outcome_turned(sentence: str, comparison: Comparison) -> bool:
     """Return whether a sentence speaks of freedom or relief from the outcome, or of the time until it, unless asked.
 

@@ -20,7 +20,7 @@ from epicrisis.reading.claims import EffectClaim, Sign, compares, list_signs, re
 from epicrisis.reading.comparisons import Comparison
 from epicrisis.reading.direction_rules import denies_effect, find_direction, list_stems, split_clauses, states_aim
 from epicrisis.reading.directions import Effect, EffectReading, describe_effect, read_effect
-from epicrisis.reading.mentions import is_other_exposure, is_outcome_turned
+from epicrisis.reading.mentions import speaks_of_another
 from epicrisis.reading.opposites import count_opposites, list_opposites
 from epicrisis.reading.roles import STATES_RESULTS, name_role
 from epicrisis.reading.subject_words import list_forms, list_subject_words
@@ -193,7 +193,7 @@ def _check_sentence(claim: str, effect: EffectClaim | None, sentence: CitedSente
     is_unsure = _UNSURE.search(sentence.text) is not None and _UNSURE.search(claim) is None
     if is_unsure or states_aim(sentence.text) or count_opposites(list_opposites(claim), sentence.text):
         return NOT_CHECKED
-    if effect is not None and _speaks_of_another(sentence.text, effect.comparison):
+    if effect is not None and speaks_of_another(sentence.text, effect.comparison):
         return NOT_CHECKED
     reading = None if effect is None else _read_sentence(effect, sentence)
     if effect is not None and reading is not None:
@@ -215,15 +215,10 @@ def shares_direction(claim: str, sentence: CitedSentence) -> bool:
     if effect is None or states_aim(sentence.text) or _UNSURE.search(sentence.text):
         return False
     text = spell_out(sentence.text, names)
-    if _speaks_of_another(text, effect.comparison):
+    if speaks_of_another(text, effect.comparison):
         return False
     reading = _read_sentence(effect, replace(sentence, text=text), SAME_OUTCOME)
     return reading is not None and reading.direction == effect.direction
-
-
-def _speaks_of_another(text: str, comparison: Comparison) -> bool:
-    """Return whether a sentence speaks of another exposure, or of freedom from the outcome."""
-    return is_other_exposure(text, comparison) or is_outcome_turned(text, comparison)
 
 
 def _read_sentence(claim: EffectClaim, sentence: CitedSentence, least: float = MIN_OUTCOME) -> EffectReading | None:

@@ -21,7 +21,7 @@ from epicrisis.core.studies import StatedRatio, StudyCell, StudyRow
 from epicrisis.core.types import Passage
 from epicrisis.reading.comparisons import read_comparison
 from epicrisis.reading.directions import describe_effect, find_effect, is_about
-from epicrisis.reading.mentions import is_other_exposure, is_outcome_turned
+from epicrisis.reading.mentions import speaks_of_another
 from epicrisis.report.answer_content import (
     AnswerSection,
     SourceEntry,
@@ -131,11 +131,8 @@ def _build_row(question: str, citations: Sequence[Citation], passages: Sequence[
 def _find_ratio(question: str, citation: Citation) -> StatedRatio | None:
     """Return the ratio of a sentence, unless the question compares something that the sentence is not about."""
     comparison, text = read_comparison(question), citation.quotation
-    if comparison.intervention:
-        is_other = is_other_exposure(text, comparison) or is_outcome_turned(text, comparison)
-        if is_other or not is_about(question, comparison, text, citation.title):
-            return None
-    return find_ratio(text, comparison.outcome)
+    is_about_it = is_about(question, comparison, text, citation.title) and not speaks_of_another(text, comparison)
+    return find_ratio(text, comparison.outcome) if is_about_it or not comparison.intervention else None
 
 
 def _find_cell(find: Callable[[str], StudyDetail | None], passages: Sequence[Passage]) -> StudyCell | None:

@@ -178,9 +178,11 @@ def _find_stays(
         ):
             continue
         id_ = fact.encounter or fact.source or fact.document_id
-        (ended if fact.event == "end" else begun if fact.event == "start" else set[str]()).add(id_)
         note = notes.get(id_, NoteTime(f"{id_}", encounter=id_))
+        if fact.event == "start":
+            begun.add(id_)
         if fact.event == "end":
+            ended.add(id_)
             note = replace(note, discharged=fact.time)
         elif read_date(fact.time) is not None:
             note = replace(note, admitted=fact.time)

@@ -224,12 +224,12 @@ class FactSpool:
         self._database.executemany("INSERT INTO record VALUES (?, ?, ?, ?, ?, ?)", self._rows)
         self._rows.clear()
 
-    def _build_documents(self, records: Iterable[FactRecord], log: RemovalLog) -> Iterator[Document | DeletedDocument]:
+    def _build_documents(self, records: Sequence[FactRecord], log: RemovalLog) -> Iterator[Document | DeletedDocument]:
         """Yield the documents of one patient."""
         groups: dict[_DocumentKey, _Group] = {}
         latest = _select_latest(records)
+        born = self.find_person(records[0].patient)[1] if records else ""
         for record in records:
-            born = self.find_person(record.patient)[1]
             for entry in (_leave_out_unborn(entry, born) for entry in record.entries):
                 group = groups.setdefault(_find_key(record, entry), _Group())
                 if latest.get(_identify(record)) is record and not record.is_withdrawn:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from epicrisis.core.allergy_denials import EXCEPTION
 from epicrisis.core.clinical_facts import ClinicalFact, Comparator
 from epicrisis.core.fact_kinds import KINDS
 from epicrisis.core.ucum import to_ucum
@@ -163,7 +164,7 @@ _UNKNOWN_NAME = re.compile(
     re.IGNORECASE,
 )
 _NONE_NAME = re.compile(
-    rf"{_SUBJECT}(?:currently )?(?:no known\b.*|not (?:currently )?(?:taking|on|using) any\b.*|denies all\b.*|"
+    rf"{_SUBJECT}(?:currently )?(?:(?:no known|not (?:currently )?(?:taking|on|using) any|denies all)\b[^,;:.()]*|"
     r"(?:(?:takes |on |using )?no|not (?:currently )?on|denies (?:taking|using|any)|does not take(?: any)?) "
     rf"(?:\w+[ -]){{0,3}}(?:{_KINDS}|therapy)|none|nil)"
     r"(?: (?:known|prescribed|recorded|documented|reported|listed|on file|taken|currently|at (?:this|present) time))*"
@@ -173,7 +174,8 @@ _NONE_NAME = re.compile(
 _LETTERS = re.compile(r"[^\W\d_]+")
 _WORD_GAP = re.compile(r"[\s_-]+")
 _NUMBER = re.compile(
-    r"(<=|>=|<|>|≤|≥|less than|greater than)?\s?([+-]?(?:[1-9]\d{0,2}(?:,\d{3})+|\d{1,15})(?:\.\d{1,15})?)\s?(\D.*)?",
+    r"(<=|>=|<|>|≤|≥|less than|greater than)?\s?"
+    r"([+-]?(?:[1-9]\d{0,2}(?:,\d{3}){2,3}(?:\.\d{1,15})?|[1-9]\d{0,2},\d{3}\.\d{1,15}|\d{1,15}(?:\.\d{1,15})?))\s?(\D.*)?",
     re.ASCII | re.IGNORECASE,
 )
 
@@ -234,9 +236,10 @@ def name_status(codes: Iterable[str], words: str = "") -> str:
 
 
 def parse_value(text: str, unit: str = "") -> FactValue:
-    """Return a value as written, with its number if it is one: `1.4`, `< 0.5`, `less than 5`, `1,250`, `150 mmol/L`.
+    """Return a value as written, with its number if it is one: `1.4`, `< 0.5`, `less than 5`, `150 mmol/L`.
 
-    A unit in the text counts if it is known and no other than `unit`. A single letter may be a flag, as in `150 H`.
+    `1,250` may be 1250 or 1.25, so it is none; `1,250.5` and `1,250,000` are. A unit in the text counts if it is known
+    and no other than `unit`. A single letter may be a flag, as in `150 H`.
     """
     text, unit = " ".join(text.split()), unit.strip()
     match = _NUMBER.fullmatch(text)
@@ -283,7 +286,9 @@ def states_absence(fact: ClinicalFact) -> bool:
     if _NO_VACCINE in fact.codes:
         return True
     return (
-        is_unknown or any(_NONE_CODE.fullmatch(code) for code in codes) or _NONE_NAME.fullmatch(fact.name) is not None
+        is_unknown
+        or any(_NONE_CODE.fullmatch(code) for code in codes)
+        or (_NONE_NAME.fullmatch(fact.name) is not None and not EXCEPTION.search(fact.name))
     )
 
 
