@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from epicrisis.answering.citations import build_citation, settle_study_types
 from epicrisis.answering.strategies.evidence import choose_direction
-from epicrisis.core.answers import Answer, Notice, SentencesSelected
-from epicrisis.core.protocols import Vectors
+from epicrisis.core.answers import Answer, Notice, Quotation, SentencesSelected
+from epicrisis.core.protocols import ChatRequest, Vectors
 from epicrisis.core.types import Document, Passage, Question, Scope, Sentence
 from epicrisis.corpus.base.chunking import find_sentences
 from epicrisis.library.core.patients import Roster
@@ -21,9 +24,12 @@ from epicrisis.pipeline.pipeline import Pipeline
 from epicrisis.report.answer_content import build_answer_content
 from epicrisis.retrieval.id_rankings import SearchableStore
 from epicrisis.retrieval.retriever import Retriever
-from epicrisis.settings.settings import Settings
+from epicrisis.settings.settings import ROLES, Settings
+from epicrisis.testing.chat import ScriptedModel
 from epicrisis.testing.hashing_encoder import HashingEncoder
 from tests.support.patient_records import ENCODER, OPTIONS, PATIENTS, library, question, ward, word
+from tests.support.replies import fill
+from tests.support.strategies import stage_of
 from tests.test_complete_record_retry import NOTES
 
 QUESTION = Question("Does aspirin prevent stroke in older patients?")
@@ -93,6 +99,16 @@ def test_study_type_is_that_of_the_article_s_beginning(tmp_path: Path) -> None:
     assert study.label == "randomised trial (by its abstract)"
 
 
+def test_nearest_result_has_the_study_type_of_its_document() -> None:
+    beginning = Passage(id="t#0", document_id="t", ordinal=0, start=0, end=24, text="We randomised 12 adults.")
+    later = Passage(id="t#1", document_id="t", ordinal=1, start=24, end=36, text="Stroke fell.")
+    nearest = build_citation(1, Quotation(later.id, later.text, 24, 36), later)
+    answer = Answer(question=QUESTION, strategy="rag", state="answered", nearest=(nearest,))
+    (citation,) = settle_study_types(answer, (beginning, later)).nearest
+    assert citation.reference.study is not None
+    assert citation.reference.study.type == "randomised-trial"
+
+
 def test_disagreement_counts_a_study_under_the_type_of_its_beginning(tmp_path: Path) -> None:
     middle = " ".join(f"Visit {number} was at the centre, and nothing else was done there." for number in range(800))
     less, equal = (
@@ -102,6 +118,29 @@ def test_disagreement_counts_a_study_under_the_type_of_its_beginning(tmp_path: P
     with search_of(tmp_path, [first, Document("other", equal, title="Clopidogrel in men")]) as search:
         answer = ask(search, Question("Does clopidogrel reduce the risk of stroke?"))
     (conflict,) = answer.conflicts
+    assert sorted(side.summary for side in conflict.sides) == ["1 randomised trial", "1 source of unknown study type"]
+
+
+def test_disagreement_of_parts_counts_a_study_that_is_not_cited_under_its_type(tmp_path: Path) -> None:
+    middle = " ".join(f"Visit {number} was at the centre, and nothing else was done there." for number in range(800))
+    first = Document("trial", f"Women were randomly assigned.\n{middle}\n{SENTENCES[0]}", title="Trial")
+    documents = [first, Document("other", SENTENCES[1], title="Other")]
+
+    def reply(request: ChatRequest) -> str:
+        prompt = request.messages[-1].content
+        chosen = "A" if SENTENCES[0] in prompt and stage_of(request) == "map" else "B"
+        values = {"found": True, "sentences": [1], "choice": chosen}
+        return json.dumps(fill(request.schema or {}, values, SENTENCES[1]))
+
+    asked = replace(QUESTION, options={"A": "yes", "B": "no"}, form="choice")
+    values: dict[str, Any] = {"strategy": "brief-context", "partition": 1, "k": 2, "citing": "numbers", "by": "bm25"}
+    settings = Settings.model_validate({**values, "preflight": {"enabled": False}})
+
+    async def answer(search: LibrarySearch) -> Answer:
+        return await Pipeline(settings, dict.fromkeys(ROLES, ScriptedModel(reply)), search).answer(asked)
+
+    with search_of(tmp_path, documents) as search:
+        (conflict,) = asyncio.run(answer(search)).conflicts
     assert sorted(side.summary for side in conflict.sides) == ["1 randomised trial", "1 source of unknown study type"]
 
 

@@ -152,6 +152,15 @@ def test_common_word_of_no_document_is_named_and_stops_nothing(library: Library)
     assert (answer.state, notices.count("nothing on “amputation” in 2 documents")) == ("answered", 1)
 
 
+def test_name_with_digits_is_found_in_another_form(tmp_path: Path) -> None:
+    text = "KMT5 inhibitors reduced cardiovascular events in people with obesity."
+    with Library.create(tmp_path / "library", encoder=HashingEncoder(64)) as made:
+        made.add(Document("pubmed:5", text, title="KMT5"))
+        found = made.evidence("Does KMT-5 inhibition reduce cardiovascular events in obesity?")
+    assert [hit.sentence.text for hit in found] == [text]
+    assert not any("nothing on" in note for note in found.notes)
+
+
 def test_question_on_other_implants_is_stopped_by_meaning(encoder: Encoder, tmp_path: Path) -> None:
     """By words alone, the document on implants would seem to answer both."""
     with Library.create(tmp_path / "library", encoder=encoder) as made:
@@ -177,16 +186,15 @@ def test_case_at_length_is_asked(library: Library) -> None:
 
 
 def test_preferred_study_is_listed_however_far_below_the_best(tmp_path: Path) -> None:
-    trial = Document(
-        "t", "Colours of curtains differ.", metadata={"publication_types": ["Randomized Controlled Trial"]}
-    )
+    text = "Colours of curtains differ. Nobody measured the walls of the ward."
+    trial = Document("t", text, metadata={"publication_types": ["Randomized Controlled Trial"]})
     with Library.create(tmp_path / "library", encoder=HashingEncoder(64)) as made:
         made.add(OBESITY, trial)
         question = "Does dapagliflozin reduce cardiovascular events in obesity?"
         documents = {hit.sentence.passage.document_id for hit in made.evidence(question)}
         preferred = made.evidence(question, prefer=["randomised-trial"], prefer_mode="only")
     assert documents == {OBESITY.id}
-    assert {hit.sentence.passage.document_id for hit in preferred} == {"t"}
+    assert [hit.sentence.passage.document_id for hit in preferred] == ["t", "t"]
 
 
 def test_question_about_a_patient_is_asked(tmp_path: Path) -> None:

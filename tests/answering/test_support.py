@@ -354,6 +354,20 @@ def test_nearest_results_begin_with_that_of_the_claim_and_hold_no_method() -> No
     assert [(one.number, one.quotation) for one in answer.nearest] == [(1, of_claim), (2, of_question)]
 
 
+def test_nearest_results_are_three_with_one_of_each_claim() -> None:
+    of_claims = "Hip fractures were fewer with oestrogen.", "Hip fractures were fewer in all groups."
+    strokes = [f"Stroke was rarer with {drug} than with placebo." for drug in ("aspirin", "clopidogrel", "warfarin")]
+    documents = documents_of(AIM, FUNDING, *of_claims, *strokes)
+
+    async def rank(text: str, k: int) -> Sequence[Sentence]:
+        sentences = await documents.rank(text, 9)
+        return sentences[2:4] if text.startswith("Hip") else sentences[4:]
+
+    answer = replace(answer_of("Hip fractures become less frequent.", citations=[]), question=Question("Stroke?"))
+    answer = asyncio.run(check_answer(answer, "rules", "withhold", None, print, replace(documents, rank=rank)))
+    assert [one.quotation for one in answer.nearest] == [of_claims[0], *strokes[:2]]
+
+
 def test_method_is_refused_by_its_form_and_place_in_an_abstract() -> None:
     """Most words of the claim are there, and no rule of words calls the sentence a method."""
     method = "A total of 612 adults randomized to receive aspirin plus or minus placebo, contingent upon sleep."

@@ -142,9 +142,9 @@ class AskedQuestion:
             answer = withhold_unverified(answer)
         if strategy.needs_model:
             answer = await self._check_claims(answer, context, passages)
-        known = {**await self._read_beginnings(answer, passages), **passages}
-        answer = settle_study_types(answer, tuple(known.values()))
-        conflicts = find_conflicts(answer, known, is_record=self.scope.patient is not None)
+        passages_by_id = {**await self._read_beginnings(answer, passages), **passages}
+        answer = settle_study_types(answer, tuple(passages_by_id.values()))
+        conflicts = find_conflicts(answer, passages_by_id, is_record=self.scope.patient is not None)
         return facts.cite(replace(answer, conflicts=conflicts))
 
     async def _read_beginnings(self, answer: Answer, passages: Mapping[str, Passage]) -> dict[str, Passage]:

@@ -42,16 +42,16 @@ _END = re.compile(r"\.[\"'”’)\]]?$")
 
 def remove_reference_lists(text: str) -> tuple[str, list[str]]:
     """Return a text without its lists of references, and these. A text that has nothing else keeps them."""
-    kept: list[str] = []
+    pieces: list[str] = []
     lists: list[str] = []
     place = 0
     for heading in HEADING.finditer(text):
         end = _find_end(text, heading.end())
         if heading.start() >= place and end:
-            kept.append(text[place : heading.start()])
+            pieces.append(text[place : heading.start()])
             lists.append(text[heading.start() : end])
             place = end
-    rest = "".join(kept) + text[place:]
+    rest = "".join(pieces) + text[place:]
     return (rest, lists) if any(map(str.isalpha, rest)) else (text, [])
 
 
