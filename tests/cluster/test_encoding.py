@@ -17,9 +17,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from epicrisis.core.errors import LibraryError
+from epicrisis.core.errors import ClusterError, LibraryError
 from epicrisis.core.types import Document, Scope
 from epicrisis.library.core.library_store import LibraryStore
+from epicrisis.models.cluster import join_cluster, parse_cluster
 from epicrisis.testing.hashing_encoder import HashingEncoder
 from tests.support.node_networks import HEAD, NODES, make_namespaces, may_make_namespaces, set_link
 from tests.support.ray_cluster import (
@@ -155,7 +156,7 @@ def test_encoder_missing_on_nodes_is_one_line(tmp_path: Path, source: Path, clus
         tmp_path / "library", source, make_environment(packages), "--encoder", "only-here", "--on", cluster.url
     )
     _, errors = process.communicate()
-    assert process.returncode == 2
+    assert process.returncode == 2, errors
     assert "of the cluster cannot load the encoder: " in errors
     assert len(errors.strip().splitlines()) == 1
     assert not (tmp_path / "library").exists()
@@ -164,9 +165,22 @@ def test_encoder_missing_on_nodes_is_one_line(tmp_path: Path, source: Path, clus
 def test_no_cluster_at_address_is_one_line(tmp_path: Path, source: Path, environment: Mapping[str, str]) -> None:
     process = start(tmp_path / "library", source, environment, "--on", "ray://127.0.0.1:9")
     _, errors = process.communicate()
-    assert process.returncode == 2
+    assert process.returncode == 2, errors
     assert "no cluster answers at ray://127.0.0.1:9" in errors
     assert len(errors.strip().splitlines()) == 1
+
+
+def test_any_error_of_ray_is_the_clusters_and_another_stays(
+    cluster: RayCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray's client raises a bare Exception as well, as here for what is no reference to a task."""
+    for name, value in make_environment(Path()).items():
+        monkeypatch.setenv(name, value)
+    address = parse_cluster(cluster.url)
+    with pytest.raises(ClusterError, match="run the same command again"), join_cluster(address) as ray:
+        ray.get("no reference")
+    with pytest.raises(ZeroDivisionError), join_cluster(address):
+        _ = 1 / 0
 
 
 def test_killed_head_is_one_line_and_command_continues(
@@ -179,7 +193,7 @@ def test_killed_head_is_one_line_and_command_continues(
     killer.start()
     _, errors = process.communicate()
     killer.join()
-    assert process.returncode == 2
+    assert process.returncode == 2, errors
     assert "run the same command again" in errors
     assert "Traceback" not in errors
     add(tmp_path / "library", source, environment)

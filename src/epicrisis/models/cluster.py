@@ -15,13 +15,14 @@ import os
 import re
 import socket
 import sys
+import traceback
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from epicrisis.core.errors import ClusterError, InputError, ModelMissing
+from epicrisis.core.errors import ClusterError, EpicrisisError, InputError, ModelMissing
 from epicrisis.core.printable import printable
 from epicrisis.system.local_only import permit_host, silence_dependency_logs
 
@@ -149,8 +150,19 @@ def _translate_errors(ray: Any, address: ClusterAddress) -> Iterator[None]:
         yield
     except ConnectionError as error:
         raise ClusterError(f"the connection to the cluster at {address} was lost: {REMEDY}") from error
-    except ray.exceptions.RayError as error:
+    except EpicrisisError:
+        raise
+    except Exception as error:
+        # Ray's client raises a bare Exception too, where a head that is dying no longer knows a task.
+        if not isinstance(error, ray.exceptions.RayError) and not _is_raised_in(ray.__name__, error):
+            raise
         raise ClusterError(f"the cluster at {address} failed ({type(error).__name__}): {REMEDY}") from error
+
+
+def _is_raised_in(package: str, error: Exception) -> bool:
+    """Return whether the package's code was running when the error was raised."""
+    names = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(name.split(".")[0] == package for name in names)
 
 
 def _explain(error: Exception) -> str:
