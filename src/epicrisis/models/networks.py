@@ -193,6 +193,8 @@ class OnnxNetwork:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads or 0
         options.log_severity_level = 4
+        # Spinning threads wait for the next question: two fifths of the CPU of an answer (benchmarks/server_load.py).
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
             self._session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         except tuple(getattr(native, name) for name in _LOAD_ERRORS) as error:
