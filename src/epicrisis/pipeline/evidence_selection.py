@@ -205,11 +205,13 @@ def find_absence(settings: Settings, retriever: Retriever, text: str, scope: Sco
 
     ranking = retriever.rank(text, SENTENCE_PASSAGES, settings.by, scope)
     passages = retriever.read_whole(ranking.passages, scope)
-    relevance = retriever.sentence_ranker.judge(reword_question(retriever, text, passages), passages)
-    absence = _judge_absence(retriever, text, ranking, relevance, scope)
-    if absence.reason or not find_drugs(text):
-        return absence
+    if not find_drugs(text):
+        relevance = retriever.sentence_ranker.judge(reword_question(retriever, text, passages), passages)
+        return _judge_absence(retriever, text, ranking, relevance, scope)
     best = _rank_best(settings, retriever, text, ranking, SHOWN_SENTENCES, passages)
+    absence = _judge_absence(retriever, text, ranking, best.relevance, scope)
+    if absence.reason:
+        return absence
     return replace(absence, reason=describe_unnamed(_find_unnamed(retriever, text, best, passages)))
 
 

@@ -121,6 +121,10 @@ class ReadDocument:
     places: Sequence[tuple[int, int, int]]
     """The number of the passage, and start and end in the document."""
     article: ReadArticle
+    plans: npt.NDArray[np.bool_]
+    """Which say what a study will do, `(n,)`."""
+    no_findings: npt.NDArray[np.bool_]
+    """The plans, and the lines that are no sentence, `(n,)`. The last words may be one without its full stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +154,8 @@ def _read_document(
     title: str, pieces: tuple[_Piece, ...], split: SentenceSplitter, analyze: WordAnalyzer
 ) -> ReadDocument:
     """Return the sentences of a document that say something. Its title, which files often repeat, is left out."""
+    import numpy as np
+
     from epicrisis.reading.features import read_article
 
     places: list[tuple[int, int, int]] = []
@@ -169,8 +175,12 @@ def _read_document(
         repeats_title = len(texts) > 1 and _WORD.findall(text.casefold()) == title_words
         if index not in fragments and is_statement(text) and not repeats_title:
             kept.append(index)
-    article = ArticleText([texts[index][0] for index in kept], [headings[index] for index in kept])
-    return ReadDocument([places[index] for index in kept], read_article(article, analyze, title))
+    statements = [texts[index][0] for index in kept]
+    article = read_article(ArticleText(statements, [headings[index] for index in kept]), analyze, title)
+    plans = np.array([is_plan(text) for text in statements], dtype=np.bool_)
+    lines = np.array([is_line(text) for text in statements], dtype=np.bool_)
+    lines[-1:] = False
+    return ReadDocument([places[index] for index in kept], article, plans, plans | lines)
 
 
 def _list_pieces(passages: Sequence[Passage]) -> tuple[_Piece, ...]:
@@ -213,7 +223,7 @@ class SentenceRanker:
         from epicrisis.reading.relevance import judge_documents
 
         ranks = rank_passages(passages) if ranks is None else ranks
-        candidates, found = self._read(passages, ranks)
+        candidates, found, read = self._read(passages, ranks)
         is_literature = all(passage.patient is None for passage in passages)
         ranker = load_ranker() if is_literature else None
         encoder = None if self.encoder is None or is_literature else self.encoder.fingerprint
@@ -224,12 +234,14 @@ class SentenceRanker:
             return SentenceRanking((), parameters)
         texts = [sentence.text for sentence in candidates]
         if ranker is not None:
-            scores = ranker.score(question, found, self.analyze) - NO_FINDING_LOSS * _mark_no_findings(candidates)
+            no_findings = np.concatenate([document.no_findings for document in read])
+            scores = ranker.score(question, found, self.analyze) - NO_FINDING_LOSS * no_findings
         else:
             scores, listing = self._score(question, candidates, texts, ranks), None
         relevance: float | None = None
         order = np.argsort(-scores, kind="stable")
         if listing is not None:
+            plans = np.concatenate([document.plans for document in read])
             probabilities = judge_documents(question, found, self.analyze)
             relevance = float(probabilities.max())
             of_documents = np.repeat(probabilities, [len(document.article.counts) for document in found])
@@ -239,7 +251,8 @@ class SentenceRanker:
             gaps[_find_firsts(order, candidates)] = listing.gap
             kept = (of_documents >= listing.least) & (scores >= scores[order[0]] - gaps)
             # These are seen in any case.
-            kept[[order[0], *_find_best(order, candidates, listing.nearest)]] = True
+            nearest = _find_best(order, candidates, plans, listing.nearest)
+            kept[[order[0], *nearest]] = True
             order = order[kept[order]]
         notes: tuple[str, ...] = ()
         if self.reranker is not None:
@@ -252,7 +265,7 @@ class SentenceRanker:
             parameters["reranker"] = name
             notes = model.notes(question, best_texts)
         if listing is not None:
-            order = _bring_up(order, _find_best(order, candidates, listing.nearest))
+            order = _bring_up(order, nearest)
         limit = None if listing is None else listing.per_document
         is_about_now = not is_literature and _NOW.search(question) is not None
         wanted = max(k, NOW_POOL) if is_about_now else k
@@ -265,7 +278,7 @@ class SentenceRanker:
         """Return the highest probability that a document of these passages answers, or None without a sentence."""
         from epicrisis.reading.relevance import judge_documents
 
-        candidates, found = self._read(passages, rank_passages(passages))
+        candidates, found, _ = self._read(passages, rank_passages(passages))
         return float(judge_documents(question, found, self.analyze).max()) if candidates else None
 
     def compare_texts(self, queries: Sequence[str], texts: Sequence[str]) -> Sequence[Sequence[float]]:
@@ -283,7 +296,9 @@ class SentenceRanker:
             rows = (self.encoder.encode_queries(queries) @ vectors.T).tolist()
         return rows
 
-    def _read(self, passages: Sequence[Passage], ranks: Mapping[str, int]) -> tuple[list[Sentence], list[Found]]:
+    def _read(
+        self, passages: Sequence[Passage], ranks: Mapping[str, int]
+    ) -> tuple[list[Sentence], list[Found], list[ReadDocument]]:
         """Return the statements of the documents in order, and what the ranker knows of each document."""
         from epicrisis.reading.features import Found
 
@@ -292,12 +307,14 @@ class SentenceRanker:
             documents.setdefault(passage.document_id, []).append(passage)
         sentences: list[Sentence] = []
         found: list[Found] = []
+        documents_read: list[ReadDocument] = []
         for place, pieces in enumerate(documents.values()):
             pieces.sort(key=lambda passage: (passage.start, passage.end))
             read = _read_document(pieces[0].title, _list_pieces(pieces), self.split, self.analyze)
             sentences += [Sentence(pieces[number], start, end) for number, start, end in read.places]
             found.append(Found(read.article, place, [ranks.get(pieces[number].id) for number, _, _ in read.places]))
-        return sentences, found
+            documents_read.append(read)
+        return sentences, found, documents_read
 
     def _score(
         self, question: str, candidates: Sequence[Sentence], texts: Sequence[str], ranks: Mapping[str, int]
@@ -315,32 +332,17 @@ class SentenceRanker:
         return scores + bonus
 
 
-def _mark_no_findings(sentences: Sequence[Sentence]) -> npt.NDArray[np.float32]:
-    """Return 1 for each line of an article that is no sentence, and for each plan, an array of shape `(n,)`.
-
-    The last words of a document are none: those of an abstract may lack their full stop.
-    """
-    import numpy as np
-
-    ids = [sentence.passage.document_id for sentence in sentences]
-    is_last = [document != following for document, following in zip(ids, (*ids[1:], ""), strict=True)]
-    marks: list[bool] = []
-    for sentence, last in zip(sentences, is_last, strict=True):
-        marks.append((is_line(sentence.text) and not last) or is_plan(sentence.text))
-    return np.array(marks, dtype=np.float32)
-
-
-def _find_best(order: npt.NDArray[np.intp], sentences: Sequence[Sentence], document_id: str) -> npt.NDArray[np.intp]:
+def _find_best(
+    order: npt.NDArray[np.intp], sentences: Sequence[Sentence], plans: npt.NDArray[np.bool_], document_id: str
+) -> npt.NDArray[np.intp]:
     """Return the index of the first sentence of a document in this order that is no plan.
 
     Its shape is `(1,)`, or `(0,)` without one.
     """
     import numpy as np
 
-    candidates: list[bool] = []
-    for sentence in sentences:
-        candidates.append(sentence.passage.document_id == document_id and not is_plan(sentence.text))
-    best: npt.NDArray[np.intp] = order[np.array(candidates)[order]][:1]
+    is_of_document = np.array([sentence.passage.document_id == document_id for sentence in sentences])
+    best: npt.NDArray[np.intp] = order[(is_of_document & ~plans)[order]][:1]
     return best
 
 
