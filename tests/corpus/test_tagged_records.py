@@ -112,7 +112,9 @@ def test_text_line_that_looks_like_a_tag_stays_in_abstract(line: str) -> None:
     assert _abstracts(ris) == [("T", f"We saw: {' '.join(line.split())} More.", "2001")]
 
 
-@pytest.mark.parametrize("line", ["XT  - Theme", "DOI - 10.1000/x", "PMID - 5", "XY1 - note", "C9  - "])
+@pytest.mark.parametrize(
+    "line", ["XT  - Theme", "DOI - 10.1000/x", "PMID - 5", "XY1 - note", "C9  - ", "US  - https://example.org/full"]
+)
 def test_unknown_tag_is_not_in_abstract(line: str) -> None:
     ris = f"TY  - JOUR\nTI  - T\nAB  - Text.\n{line}\nPY  - 2001\nER  - \n"
     assert _abstracts(ris) == [("T", "Text.", "2001")]
@@ -160,6 +162,17 @@ def test_nbib_paragraphs_and_text_like_tags_stay_in_abstract() -> None:
         ("T", "One. Two. Three. HR - 0.8 ER- tumours", "2003-03"),
         ("U", "Four.", "2004"),
     ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("CI  - © 2019 The Authors.", "CI  - (c) 2019 Wiley.", "COIS- The authors declare no conflict."),
+        *("UIN - Lancet. 2020;1:3. PMID: 5", "CRI - J Demo. 2020;1:3. PMID: 5", "PS  - d'Arc J"),
+    ],
+)
+def test_field_behind_an_abstract_of_pubmed_is_not_in_it(line: str) -> None:
+    assert _abstracts(f"PMID- 1\nTI  - T\nAB  - One.\n{line}\nDP  - 2003\n") == [("T", "One.", "2003")]
 
 
 def test_abstract_in_another_language_stands_for_a_missing_one() -> None:

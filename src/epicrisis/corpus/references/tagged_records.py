@@ -8,7 +8,7 @@ EndNote writes Refer (`%A`) and, as "Show All Fields", names of fields (`Author:
 
 Lines of an abstract may look like tags (`HR - 0.80`, `ER- tumours`). A line is a tag if the spaces before its dash are
 as in the other lines of the file. Within an abstract, a line with an unknown tag is text if a number or a small letter
-follows, or if the tag is of three letters or more and stands nowhere else.
+follows, unless it is an address, or if the tag is of three letters or more and stands nowhere else.
 
 Of the published parsers, rispy joins two records where the line `ER` is missing and fails on tags with one space, and
 nbib has had no release since 2021.
@@ -44,8 +44,10 @@ _RIS_TAGS = frozenset(
 )
 _NBIB_TAGS = frozenset(
     """
-    AB AD AID AU AUID CN CRDT DCOM DEP DP ECI EDAT EIN FAU FIR GR IP IR IS JID JT LA LID LR MH MHDA MID OAB OABL OID OT
-    OTO OWN PG PHST PL PMC PMCR PMID PST PT RF RIN RN ROF SB SI SO STAT TA TI TT VI VTI
+    AB AD AID AU AUID BTI CDAT CI CIN CN COI COIS CON CRDT CRF CRI CTDT CTI DCOM DDIN DEP DP DRDT DRIN ECF ECI EDAT EFR
+    EIN EN FAU FED FIR FPS GN GR GS IP IR IRAD IS ISBN JID JT LA LID LR MH MHDA MID NM OAB OABL OCI OID ORI OT OTO OWN
+    PB PG PHST PL PMC PMCR PMID PRIN PROF PS PST PT PUBM RF RIN RN ROF RPF RPI RRF RRI SB SFM SI SO SPIN STAT TA TI TT
+    UIN UOF VI VTI
     """.split()  # noqa: SIM905
 )
 _ONCE = frozenset("TI T1 DB ID PMID".split())  # noqa: SIM905
@@ -61,6 +63,7 @@ _BIBTEX_LINE = re.compile(r"@(?:article|book|inbook|incollection|inproceedings|m
 _PMID_LINE = re.compile(r"PMID {0,2}- {0,2}\d")
 _TITLE_LINE = re.compile(r"T[I1] {0,3}-\s")
 _END_LINE = re.compile(r"ER(?: {0,3}-)?\s*$")
+_ADDRESSES = ("http://", "https://")
 
 _WOS_LINE = re.compile(r"([A-Z][A-Z0-9])(?: (.*)|$)")
 _WOS_TYPE = re.compile(r"PT [A-Z]\s*$")
@@ -284,7 +287,8 @@ class _TagForm:
             return None
         if in_abstract and tag not in self._known and tag not in self._outside:
             is_long = len(tag) > 2 and tag.isalpha()
-            if is_long or not (value[:1].isupper() or any(map(str.isdigit, tag))):
+            is_value = value[:1].isupper() or value.startswith(_ADDRESSES) or any(map(str.isdigit, tag))
+            if is_long or not is_value:
                 return None
         return tag, value
 
