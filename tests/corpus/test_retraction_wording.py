@@ -28,6 +28,7 @@ RETRACTED_TITLES = [
         "Drug X. [Retracted in: J Foo 2010]",
         "Drug X – RETRACTED",
     ),
+    *("TEMPORARY REMOVAL: Drug X", "REMOVED: Drug X halves mortality"),
 ]
 NOTICE_TITLES = [
     *('Retraction notice to "Drug X"', "Retraction: Drug X", "Retraction Note: Drug X", "Retraction—Drug X"),
@@ -38,6 +39,7 @@ NOTICE_TITLES = [
         "Drug X [Retraction]",
     ),
     *("Retraction for Smith et al., Drug X", "Retraction of “Drug X”", "Retraction and republication: Drug X"),
+    *("Drug X (Retraction of Vol 3, Pg 4, 2014)", "Drug X (Retraction notice of vol. 3, pg. 4, 2014)"),
 ]
 OTHER_TITLES = [
     *(
@@ -53,6 +55,7 @@ OTHER_TITLES = [
         "Outcome (retracted nipples)",
     ),
     *("Withdrawal: effects of alcohol", "Withdrawn patients: who are they?", "Safety of rofecoxib (withdrawn)"),
+    *("Temporary removal: of pacemakers", "Teeth (retraction of canines)", "Removed: what happens to kidneys"),
     *("Retraction notices in dentistry", "Citations of retracted articles", "Retraction for lung surgery"),
 ]
 

@@ -23,7 +23,10 @@ _TITLE_PREFIX = re.compile(
     rf"|retracted\s{{1,3}}{_WORK}\s{{0,3}}\.)\s{{0,9}}",
     re.IGNORECASE,
 )
-_CAPITAL_PREFIX = re.compile(r"\W{0,5}RETRACTED(?: ARTICLE| PAPER)?\s(?=.{0,300}[a-z]{3})")
+_CAPITAL_PREFIX = re.compile(
+    r"\W{0,5}(?:RETRACTED(?: ARTICLE| PAPER)?\s(?=.{0,300}[a-z]{3})|(?:TEMPORARY REMOVAL|REMOVED)\s{0,3}:\s{0,9})"
+)
+"""Elsevier puts the last two before articles that it took away."""
 _TITLE_END = re.compile(
     rf"[\[(]\s{{0,3}}(?:this {_WORK} (?:has been|was) )?(?:(?:retracted|withdrawn)\s{{1,3}}{_WORK}\b[^()\[\]]{{0,200}}"
     r"|retracted(?:\s{0,3}[:.;,][^()\[\]]{0,200}|\s{1,3}(?:in|by|on|see)\b[^()\[\]]{0,200})?"
@@ -41,7 +44,10 @@ _NOTICE_TITLE = re.compile(
     r"(?:\s{0,3}(?:to|of|for|:|[–—]))?[\s:\"“”„‘'«]{0,9}",
     re.IGNORECASE,
 )
-_NOTICE_END = re.compile(r"[\[(]\s{0,3}retraction(?: notice| note)?\s{0,3}[\])]\W{0,5}$", re.IGNORECASE)
+_NOTICE_END = re.compile(
+    r"[\[(]\s{0,3}retraction(?: notice| note|(?: notice)? (?:of|to) vol\b[^()\[\]]{0,200})?\s{0,3}[\])]\W{0,5}$",
+    re.IGNORECASE,
+)
 _STATEMENT = re.compile(
     rf"^\W{{0,5}}(?:this|the)\s(?:above |following )?{_WORK}\b(?<!study)(?<!report)(?<!review)"
     r"(?:[^.\n]{0,400}\bhas been|\s(?:has been|was|is|is being|is hereby))\s(?:formally )?(?:retracted|withdrawn)\b"
