@@ -121,6 +121,31 @@ def test_ris_with_missing_ends_and_spaces_keeps_every_record() -> None:
     assert first.metadata["keywords"] == ["a", "b"]
 
 
+@pytest.mark.parametrize(
+    ("text", "doi", "url"),
+    [
+        (r"@article{a, title={T}, doi={10.1000/978-3-1\_5}}", "10.1000/978-3-1_5", None),
+        (r"@article{a, title={T}, doi={10.1000/978-3-1{\_}5}}", "10.1000/978-3-1_5", None),
+        (
+            r"@article{a, title={T}, doi={10.1002/(SICI)1:1{\textless}1::A{\textgreater}3}}",
+            "10.1002/(sici)1:1<1::a>3",
+            None,
+        ),
+        (r"@article{a, title={T}, url={https://example.org/~jo/a\_b}}", None, "https://example.org/~jo/a_b"),
+        (
+            "TY  - JOUR\nTI  - T\nUR  - http://dx.doi.org/10.1000%2Fab.1\nER  -",
+            "10.1000/ab.1",
+            "http://dx.doi.org/10.1000%2Fab.1",
+        ),
+        ("TY  - JOUR\nTI  - T\nDO  - 10.1002/1:1&lt;1::A&gt;3\nER  -", "10.1002/1:1<1::a>3", None),
+        ("title,doi,year\nT,https://doi.org/10.1000%2Fab.1,2019", "10.1000/ab.1", None),
+    ],
+)
+def test_escapes_in_identifiers_are_read(text: str, doi: str | None, url: str | None) -> None:
+    (entry,), _ = parse_references(text)
+    assert (entry.metadata.get("doi"), entry.metadata.get("url")) == (doi, url)
+
+
 def test_bibtex_decodes_latex_and_reports_broken_entries() -> None:
     entries, faults = parse_references(BIBTEX)
     assert [entry.key for entry in entries] == ["smith2019", "smith2019~2", "good2021"]
@@ -282,6 +307,14 @@ RAYYAN = (
     "key,title,year,month,day,journal,authors,abstract,doi,pubmed_id\n"
     '1,X,2017,6,28,NEJM,"Sample, Ann and Lee, Bo",It fell.,,28657417\n'
 )
+EMBASE = (
+    "Title,Author Names,Abstract,Publication Year,DOI,Medline PMID,Embase Accession ID\n"
+    'X,"Sample A.; Lee B.",It fell.,2018,10.1000/e,28657418,2001\n'
+)
+ZOTERO = (
+    '"Key","Item Type","Publication Year","Author","Title","DOI","Abstract Note","Notes","Extra"\n'
+    '"A1","journalArticle","2018","Sample, A.; Lee, B.","X","","It fell.","","PMID: 28657419\nPMCID: PMC1"\n'
+)
 PUBMED = (
     "PMID;Title;Authors;Journal/Book;Publication Year;DOI;Abstract\n"
     '5;X;"Sample A, Lee B.";Demo;2020;10.1000/p;It fell.\n'
@@ -295,6 +328,8 @@ WEB_OF_SCIENCE = "PT\tAU\tTI\tSO\tAB\tPY\tDI\nJ\tSample, A; Lee, B\tX\tDemo\tIt 
         ("a.csv", SCOPUS, "doi:10.1000/s", "2020", ["Sample, A.", "Lee, B.C."]),
         ("a.csv", COVIDENCE, "doi:10.1000/c", "2018-03", ["Sample, A.", "Lee, B."]),
         ("a.csv", RAYYAN, "pubmed:28657417", "2017-06-28", ["Sample, Ann", "Lee, Bo"]),
+        ("a.csv", EMBASE, "pubmed:28657418", "2018", ["Sample, A.", "Lee, B."]),
+        ("a.csv", ZOTERO, "pubmed:28657419", "2018", ["Sample, A.", "Lee, B."]),
         ("a.csv", PUBMED, "pubmed:5", "2020", ["Sample, A", "Lee, B"]),
         ("a.tsv", WEB_OF_SCIENCE, "doi:10.1000/w", "2021", ["Sample, A", "Lee, B"]),
         ("savedrecs.txt", WEB_OF_SCIENCE, "doi:10.1000/w", "2021", ["Sample, A", "Lee, B"]),

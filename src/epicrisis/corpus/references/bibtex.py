@@ -28,6 +28,7 @@ _LOWERED_GROUP = re.compile(r"(?<!\\)_\s?\{((?:[^{}]|\{[^{}]{0,200}\}){0,200})\}
 _LOWERED_LETTER = re.compile(r"(?<!\\)_\s?([A-Za-z0-9])")
 _MACRO = re.compile(r"(?<!\\)((?:\\\\)*)\\([A-Za-z]+)(\*?)(?=(\s{0,9}[\[{](?!\s{0,9}\}))?)")
 _EMPTY_ACCENT = re.compile(r"\\([\^~])(?=\{\s{0,9}\}|\d)")
+_TILDE = re.compile(r"(?<!\\)~")
 _JOINED_NUMBERS = re.compile(r"(?<=\d)\}\{(?=\d)")
 _SIGNS = {
     "textless": "<",
@@ -142,6 +143,11 @@ def decode_latex(text: str) -> str:
         return str(decoder.latex_to_text(text, latex_context=walker)).replace("ˆ", "^")
     except Exception as error:  # pylatexenc raises errors of many kinds
         raise ValueError("its LaTeX is broken") from error
+
+
+def decode_address(text: str) -> str:
+    """Return a DOI or a web address without LaTeX's commands; `~` is a sign of it. Raises ValueError as above."""
+    return decode_latex(_TILDE.sub(r"\\textasciitilde{}", text))
 
 
 def _escape_prices(match: re.Match[str]) -> str:

@@ -5,6 +5,7 @@ They are nbib and abstracts as text (PubMed), RIS, Web of Science, Refer, BibTeX
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections import defaultdict
@@ -20,7 +21,7 @@ from epicrisis.corpus.base.article_ids import find_dois
 from epicrisis.corpus.base.markup import remove_markup
 from epicrisis.corpus.base.retraction_wording import find_named_title, find_retraction, merge_marks
 from epicrisis.corpus.base.text_quality import is_empty
-from epicrisis.corpus.references.bibtex import BROKEN, decode_latex, read_values
+from epicrisis.corpus.references.bibtex import BROKEN, decode_address, decode_latex, read_values
 from epicrisis.corpus.references.reference_tables import (
     is_reference_header,
     order_name,
@@ -338,6 +339,7 @@ def _parse_bibtex(text: str) -> tuple[list[ReferenceEntry], list[tuple[str, str]
 def _from_bibtex(key: str, type: str, fields: Mapping[str, str]) -> ReferenceEntry:
     texts = {name: remove_markup(decode_latex(value)) for name, value in fields.items() if name != "file"}
     pmid = texts.get("pmid", "")
+    doi, url = decode_address(fields.get("doi", "")), decode_address(fields.get("url", ""))
     notes = [texts.get(name, "") for name in ("note", "annote", "annotation")]
     metadata: dict[str, Any] = {
         "authors": _bibtex_names(fields.get("author", "")),
@@ -350,12 +352,12 @@ def _from_bibtex(key: str, type: str, fields: Mapping[str, str]) -> ReferenceEnt
         "publisher": texts.get("publisher", ""),
         "publisher_place": texts.get("address", ""),
         "edition": texts.get("edition", ""),
-        "doi": _find_doi([fields.get("doi", ""), fields.get("url", "")]),
-        "pmid": pmid if _NUMBER.fullmatch(pmid) else _find_pmid("", [fields.get("url", ""), *notes]),
+        "doi": _find_doi([doi, url]),
+        "pmid": pmid if _NUMBER.fullmatch(pmid) else _find_pmid("", [url, *notes]),
         "pmcid": _find_pmcid([texts.get("pmcid", ""), *notes]),
         "isbn": texts.get("isbn", ""),
         "issn": texts.get("issn", ""),
-        "url": _find_url([fields.get("url", "")]),
+        "url": _find_url([url]),
         "keywords": _split_keywords(texts.get("keywords", "")),
         "language": [texts["language"]] if texts.get("language") else [],
         "reference_type": _BIBTEX_TYPES.get(type, ""),
@@ -507,6 +509,7 @@ def _from_row(row: Mapping[str, str], number: int) -> ReferenceEntry:
     first, last = texts.get("first_page", ""), texts.get("last_page", "")
     pages = f"{first}-{last}" if first and last not in ("", first) else first
     types = [part.strip() for part in texts.get("types", "").split(";") if part.strip()]
+    notes = [row.get("notes", ""), row.get("extra", "")]
     named = ("journal", "volume", "issue", "issn", "isbn", "publisher")
     metadata: dict[str, Any] = {name: texts.get(name, "") for name in named}
     metadata |= {
@@ -514,15 +517,15 @@ def _from_row(row: Mapping[str, str], number: int) -> ReferenceEntry:
         "editors": split_authors(texts.get("editors", "")),
         "page_range": texts.get("pages", "") or pages,
         "doi": _find_doi([row.get("doi", ""), row.get("url", "")]),
-        "pmid": _find_pmid(texts.get("pmid", "").removesuffix(".0"), [row.get("pmid", ""), row.get("url", "")]),
-        "pmcid": _find_pmcid([row.get("pmcid", "")]),
+        "pmid": _find_pmid(texts.get("pmid", "").removesuffix(".0"), [row.get("pmid", ""), row.get("url", ""), *notes]),
+        "pmcid": _find_pmcid([row.get("pmcid", ""), *notes]),
         "url": _find_url([row.get("url", "")]),
         "keywords": _split_keywords(texts.get("keywords", "")),
         "language": [texts["language"]] if texts.get("language") else [],
         "publication_types": types,
     }
     title, abstract = texts.get("title", ""), texts.get("abstract", "")
-    metadata = merge_marks(metadata, find_retraction(title, abstract, types, [row.get("notes", "")]))
+    metadata = merge_marks(metadata, find_retraction(title, abstract, types, notes))
     date = find_publication_date(texts.get("date", ""))
     year = find_publication_date(texts.get("year", ""))
     if year and (not date or date[:4] != year[:4]):
@@ -532,7 +535,8 @@ def _from_row(row: Mapping[str, str], number: int) -> ReferenceEntry:
 
 
 def _find_doi(values: Iterable[str]) -> str:
-    return next(iter(find_dois("\n".join(values))), "")
+    """Return the first DOI. Addresses write signs of it as `%2F`, databases as `&lt;`."""
+    return next(iter(find_dois(unquote(html.unescape("\n".join(values))))), "")
 
 
 def _find_pmid(accession: str, values: Sequence[str]) -> str:

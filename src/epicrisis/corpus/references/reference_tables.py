@@ -23,7 +23,7 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "month": ("month", "publishedmonth", "publicationmonth"),
     "day": ("day",),
     "doi": ("doi", "di"),
-    "pmid": ("pmid", "pubmedid", "medlineid", "pm"),
+    "pmid": ("pmid", "pubmedid", "medlinepmid", "medlineid", "pm"),
     "pmcid": ("pmcid", "pmc", "pmcidentifier"),
     "volume": ("volume", "vl"),
     "issue": ("issue", "issuenumber", "number"),
@@ -37,7 +37,8 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "keywords": ("keywords", "authorkeywords", "de"),
     "publisher": ("publisher",),
     "types": ("documenttype", "publicationtype", "publicationtypes", "dt"),
-    "notes": ("notes", "note", "extra"),
+    "notes": ("notes", "note"),
+    "extra": ("extra",),
 }
 """The names of each column, in lower case without other signs. The first that a table has counts."""
 _RECORD_COLUMNS = re.compile(r"patient|subjectid|personid|hadmid|mrn$|medicalrecord|encounter|visitid|notetype")
