@@ -74,6 +74,25 @@ def test_drug_that_only_other_documents_name_is_not_answered_for(
         assert answer.failure.message == "no document found on the rest of the question names “Metformin”"
 
 
+@pytest.mark.parametrize("strategy", ["rag", "evidence"])
+@pytest.mark.parametrize("drug", ["prednisone", "Singulair", "clopidogrel", "gabapentin"])
+def test_common_drug_of_no_document_is_named_without_call(
+    library: Library, model: ScriptedModel, strategy: str, drug: str
+) -> None:
+    """Their names end like no other drug's."""
+    answer = library.ask(f"Does {drug} reduce cardiovascular events in people with obesity?", strategy=strategy)
+    assert (answer.state, answer.citations, model.requests) == ("abstained", (), [])
+    assert answer.failure is not None
+    assert answer.failure.message == f"nothing on “{drug}” in 2 documents"
+
+
+def test_common_word_of_no_document_is_named_beside_an_abstention(library: Library) -> None:
+    answer = library.ask("What is the effect of early mobilisation on pain after hip surgery?", strategy="evidence")
+    notices = [event.message for event in answer.trace if isinstance(event, Notice)]
+    assert answer.state == "abstained"
+    assert any(notice.startswith("nothing on “mobilisation”") for notice in notices)
+
+
 @pytest.mark.parametrize("strategy", ["rag", "focused", "brief-context", "evidence"])
 @pytest.mark.parametrize(
     "question",

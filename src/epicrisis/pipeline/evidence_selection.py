@@ -18,7 +18,7 @@ from epicrisis.corpus.base.chunking import find_sentences
 from epicrisis.library.engines.word_index import analyze_words
 from epicrisis.reading.spellings import list_spellings
 from epicrisis.reading.subject_words import list_forms, list_missed_words, list_subject_words, names_subject
-from epicrisis.retrieval.query_expansion import find_other_names, is_abbreviation, reword
+from epicrisis.retrieval.query_expansion import find_other_names, is_abbreviation, list_drug_words, reword
 from epicrisis.retrieval.record_context import fit_budget, order_by_time
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.retrieval.sentence_ranking import Listing, SentenceRanker
@@ -222,18 +222,23 @@ def _judge_absence(retriever: Retriever, text: str, ranking: Ranking, relevance:
 
     documents = count_documents(retriever)
     missing = _find_missing(retriever, text, list_subject_words(text, analyze_words), scope)
+    common = _find_missing(retriever, text, list_missed_words(text, analyze_words, documents), scope)
     names = find_other_names(text) if missing else ()
-    drugs = {*find_drugs(text), *(word for one in names if one.is_drug for word in one.words)}
-    if missing_drugs := [word for word in missing if word in drugs]:
+    drugs = {*list_drug_words(text), *(word for one in names if one.is_drug for word in one.words)}
+    missing_drugs = [word for word in missing if word in drugs or word in find_drugs(text)]
+    missing_drugs += [word for word in common if word in drugs]
+    if missing_drugs:
         return Absence(describe_missing(missing_drugs, documents))
     encoder, tops = str(ranking.parameters.get("encoder")), ranking.tops
     similarity = tops.similarity if tops is not None and encoder.startswith(SIMILARITY_ENCODER) else None
     # Documents often write an abbreviation out.
     lacks_word = any(not is_abbreviation(word) for word in missing)
-    if relevance is None or seems_answered(relevance, similarity, lacks_word=lacks_word):
-        missing += _find_missing(retriever, text, list_missed_words(text, analyze_words, documents), scope)
-        return Absence(notes=(describe_missing(missing, documents),) if missing else ())
-    return Absence(describe_missing(missing, documents) if missing else describe_absence(documents))
+    is_answered = relevance is None or seems_answered(relevance, similarity, lacks_word=lacks_word)
+    if not is_answered and missing:
+        return Absence(describe_missing((*missing, *common), documents))
+    missing += common
+    notes = (describe_missing(missing, documents),) if missing else ()
+    return Absence("" if is_answered else describe_absence(documents), notes)
 
 
 def count_documents(retriever: Retriever) -> int:

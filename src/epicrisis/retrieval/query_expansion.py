@@ -77,6 +77,12 @@ def find_other_names(question: str) -> tuple[OtherNames, ...]:
     return tuple(one for one in pruned if one.others)
 
 
+def list_drug_words(question: str) -> list[str]:
+    """Return the words of a question that are names of drugs, by the table and in order."""
+    drugs = load_names().drugs
+    return [word for word in _WORD.findall(question) if (_fold(word),) in drugs]
+
+
 def expand(question: str, names: Sequence[OtherNames]) -> str:
     """Return the question with the other names behind it."""
     return " ".join((question, *dict.fromkeys(other for one in names for other in one.others)))
@@ -158,6 +164,8 @@ def load_names() -> Names:
     by_letters: dict[str, dict[str, None]] = defaultdict(dict)
     drugs = list(_read_drugs())
     for asked, others in (*drugs, *_read_medical_words(), *_read_abbreviations()):
+        if not others:
+            continue
         if is_abbreviation(asked):
             by_letters[asked] |= dict.fromkeys(others)
         else:
@@ -179,7 +187,8 @@ def _read_drugs() -> Iterator[tuple[str, Sequence[str]]]:
     for line in _read_lines("drug_names.txt"):
         generic, _, brands = line.partition(":")
         names = generic.split(", ")
-        yield from _pair(names)
+        for name in names:
+            yield name, [other for other in names if other != name]
         for brand in brands.split():
             yield brand, names
 
