@@ -86,6 +86,27 @@ def test_common_drug_of_no_document_is_named_without_call(
     assert answer.failure.message == f"nothing on “{drug}” in 2 documents"
 
 
+@pytest.mark.parametrize(
+    ("question", "is_asked"),
+    [
+        ("Does vitamin C prevent falls in older women?", False),
+        ("Does vitamin B12 prevent falls in older women?", False),
+        ("Do vitamins D and K prevent falls in older women?", True),
+        ("Does vitamin D3 prevent falls in older women?", True),
+        ("Does cholecalciferol prevent falls in older women?", True),
+    ],
+)
+def test_vitamin_is_not_answered_for_by_another(library: Library, question: str, is_asked: bool) -> None:
+    library.add(
+        Document("pubmed:3", "Vitamin D did not prevent falls in 409 older women.", title="Vitamin D and falls")
+    )
+    answer = library.ask(question, strategy="evidence")
+    assert (answer.state == "answered") is is_asked
+    if not is_asked:
+        assert answer.failure is not None
+        assert answer.failure.message.startswith("no document found on the rest of the question names “vitamin ")
+
+
 def test_common_word_of_no_document_is_named_beside_an_abstention(library: Library) -> None:
     answer = library.ask("What is the effect of early mobilisation on pain after hip surgery?", strategy="evidence")
     notices = [event.message for event in answer.trace if isinstance(event, Notice)]

@@ -7,7 +7,7 @@ import pytest
 from epicrisis.reading.comparisons import Comparison, read_comparison
 from epicrisis.reading.direction_rules import read_rates
 from epicrisis.reading.directions import describe_effect, find_effect, match_options, read_effect
-from epicrisis.reading.opposites import count_opposites, list_opposites
+from epicrisis.reading.opposites import count_opposites, list_opposites, names_other_kind, read_kinds
 
 QUESTION = "Does low-dose aspirin lower the risk of preterm pre-eclampsia?"
 TITLE = "Aspirin from the first trimester in women at high risk"
@@ -70,6 +70,36 @@ def test_sentence_on_something_else_has_no_direction(sentence: str, title: str) 
 )
 def test_opposites_are_counted(question: str, sentence: str, count: int) -> None:
     assert count_opposites(list_opposites(question), sentence) == count
+
+
+@pytest.mark.parametrize(
+    ("question", "sentence", "title", "is_other"),
+    [
+        ("Does vitamin C prevent falls?", "Vitamin D prevented falls.", "", True),
+        ("Does vitamin C prevent falls?", "It prevented falls.", "Vitamin D in women", True),
+        ("Does vitamin C prevent falls?", "Vitamins D, E and C prevented falls.", "", False),
+        ("Does vitamin C prevent falls?", "Vitamin C prevented falls.", "Vitamin D in women", False),
+        ("Does vitamin C prevent falls?", "Falls were rare in vitamin deficiency.", "", False),
+        ("Does vitamin D prevent falls?", "Vitamin D3 prevented falls.", "", False),
+        ("Does vitamin B12 prevent falls?", "Vitamin B-6 prevented falls.", "", True),
+        ("Does hepatitis B vaccine prevent death?", "Hepatitis A vaccine prevented death.", "", True),
+        ("Does it help in type 2 diabetes?", "It helped in type II diabetes.", "", False),
+        ("Does it help in type 2 diabetes?", "It helped in type I diabetes.", "", True),
+        ("Does IL-6 rise?", "Interleukin-1 rose.", "", True),
+        ("Does it help in stage 3 disease?", "It helped in stages III-IV.", "", False),
+    ],
+)
+def test_letters_and_numbers_make_other_kinds(question: str, sentence: str, title: str, is_other: bool) -> None:
+    assert names_other_kind(read_kinds(question), sentence, title) is is_other
+
+
+def test_direction_of_another_vitamin_is_not_said() -> None:
+    sentence = "Vitamin D did not reduce falls (RR 1.01, 95% CI 0.90-1.14)."
+    assert find_effect("Does vitamin D prevent falls?", sentence, "Vitamin D and falls") is not None
+    assert find_effect("Does vitamin C prevent falls?", sentence, "Vitamin D and falls") is None
+    assert (
+        find_effect("Does vitamin C prevent falls?", "Falls were not reduced (p = 0.8).", "Vitamin D and falls") is None
+    )
 
 
 EARLIER = "Mortality was significantly lower with deferred than with early antiretroviral therapy (p = 0.01)."

@@ -271,14 +271,13 @@ def _find_unnamed(
 def find_unnamed_drugs(question: str, read: str, *, expands: bool) -> tuple[str, ...]:
     """Return the drugs of a question if a text names none of them, by none of their spellings and other names."""
     # The rules of support come with numpy, which some commands do without.
-    from epicrisis.reading.support import find_drugs
+    from epicrisis.reading.support import find_drugs, has_drug
 
-    read = read.casefold()
     names = find_other_names(question) if expands else ()
     drugs = find_drugs(question)
     for drug in drugs:
-        others = [other for one in names if drug.casefold() == one.name.casefold() for other in one.others]
-        if any(name.casefold().rstrip("s") in read for name in (*list_spellings(drug), *others)):
+        others = [one for each in names if each.name.casefold().startswith(drug.casefold()) for one in each.others]
+        if any(has_drug(name, read) for name in (*list_spellings(drug), *others)):
             return ()
     return tuple(drugs)
 

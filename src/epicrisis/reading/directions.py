@@ -30,7 +30,7 @@ from epicrisis.reading.direction_rules import (
     read_rates,
 )
 from epicrisis.reading.mentions import is_other_exposure, is_outcome_turned
-from epicrisis.reading.opposites import count_opposites, list_opposites
+from epicrisis.reading.opposites import count_opposites, list_opposites, names_other_kind, read_kinds
 from epicrisis.reading.text_classifier import TextClassifier
 
 Effect: TypeAlias = Literal["increased", "decreased", "no-difference"]
@@ -98,7 +98,8 @@ def is_about(question: str, comparison: Comparison, sentence: str, title: str = 
     names = list_stems(sentence)
     if not outcome or 2 * len(outcome & names) < len(outcome) or not intervention & (names | list_stems(title)):
         return False
-    return not count_opposites(list_opposites(question), sentence)
+    is_other = count_opposites(list_opposites(question), sentence) > 0
+    return not is_other and not names_other_kind(read_kinds(question), sentence, title)
 
 
 def match_options(options: Mapping[str, str]) -> dict[Effect, str]:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from epicrisis.reading.articles import ArticleText
 from epicrisis.reading.comparisons import read_comparison
-from epicrisis.reading.opposites import count_opposites, list_opposites
+from epicrisis.reading.opposites import count_opposites, list_opposites, names_other_kind, read_kinds
 from epicrisis.reading.roles import ROLES, classify_roles
 
 WordAnalyzer: TypeAlias = Callable[[str], Sequence[str]]
@@ -332,11 +332,11 @@ def _match_phrases(
     """Return the features of words that follow each other, and of words that exclude each other."""
     words_of = [words for found in pool.documents for words in found.article.words]
     sentences = [sentence for found in pool.documents for sentence in found.article.sentences]
-    opposites = list_opposites(question)
+    opposites, kinds = list_opposites(question), read_kinds(question)
     return {
         "outcome phrase": [bool(phrase) and phrase in " ".join(words) for words in words_of],
         "pairs": [sum(pair in pairs for pair in pairwise(words)) for words in words_of],
-        "opposites": [count_opposites(opposites, sentence) for sentence in sentences],
+        "opposites": [count_opposites(opposites, text) + names_other_kind(kinds, text) for text in sentences],
     }
 
 

@@ -21,7 +21,7 @@ from epicrisis.reading.comparisons import Comparison
 from epicrisis.reading.direction_rules import denies_effect, find_direction, list_stems, split_clauses, states_aim
 from epicrisis.reading.directions import Effect, EffectReading, describe_effect, read_effect
 from epicrisis.reading.mentions import speaks_of_another
-from epicrisis.reading.opposites import count_opposites, list_opposites
+from epicrisis.reading.opposites import count_opposites, list_opposites, names_other_kind, read_kinds
 from epicrisis.reading.roles import STATES_RESULTS, name_role
 from epicrisis.reading.subject_words import list_forms, list_subject_words
 
@@ -191,7 +191,9 @@ def check_claim(claim: str, sentences: Sequence[CitedSentence]) -> ClaimCheck:
 
 def _check_sentence(claim: str, effect: EffectClaim | None, sentence: CitedSentence) -> ClaimCheck:
     is_unsure = _UNSURE.search(sentence.text) is not None and _UNSURE.search(claim) is None
-    if is_unsure or states_aim(sentence.text) or count_opposites(list_opposites(claim), sentence.text):
+    is_other = count_opposites(list_opposites(claim), sentence.text) > 0
+    is_other = is_other or names_other_kind(read_kinds(claim), sentence.text, sentence.title)
+    if is_unsure or states_aim(sentence.text) or is_other:
         return NOT_CHECKED
     if effect is not None and speaks_of_another(sentence.text, effect.comparison):
         return NOT_CHECKED
@@ -375,14 +377,22 @@ def _is_bound(quantity: Quantity) -> bool:
 
 
 def find_drugs(text: str) -> list[str]:
-    """Return the drugs that a text names, each once, by the endings of their names and a short list."""
-    return list(dict.fromkeys(match[0] for match in _DRUG.finditer(text)))
+    """Return the drugs that a text names, each once, by the endings of their names and a short list, and vitamins."""
+    drugs = [match[0] for match in _DRUG.finditer(text)]
+    drugs += [f"vitamin {kind.upper()}" for kind in sorted(read_kinds(text).get("vitamin", ()))]
+    return list(dict.fromkeys(drugs))
 
 
 def find_missing_drugs(claim: str, text: str) -> list[str]:
     """Return the drugs of a claim that a text does not name."""
-    lower = text.casefold()
-    return [name for name in find_drugs(claim) if name.casefold().rstrip("s") not in lower]
+    return [name for name in find_drugs(claim) if not has_drug(name, text)]
+
+
+def has_drug(name: str, text: str) -> bool:
+    """Return whether a text names a drug, one that `find_drugs` found, in the singular or in a list of vitamins."""
+    if kinds := read_kinds(name).get("vitamin"):
+        return kinds <= read_kinds(text).get("vitamin", frozenset())
+    return name.casefold().rstrip("s") in text.casefold()
 
 
 def find_missing_subject(claim: str, text: str, analyze: Callable[[str], Sequence[str]]) -> list[str]:
