@@ -102,6 +102,21 @@ def test_direction_of_another_vitamin_is_not_said() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("sentence", "direction"),
+    [
+        ("Mortality was 30.8% with early and 31.5% with late surgery (absolute risk reduction 0.7%).", None),
+        ("Mortality fell more with late surgery (mean difference -0.7, 95% CI -5.4 to 6.7).", "no-difference"),
+        ("Mortality was lower with late surgery (risk difference -2%, 95% CI -6% to 2%).", "no-difference"),
+        ("Mortality was lower with late surgery (difference -2, 95% CI [−3.5, −0.5]; p = 0.01).", "decreased"),
+        ("Mortality was lower with late surgery, with an absolute risk reduction of 4% (p = 0.01).", "decreased"),
+    ],
+)
+def test_measure_in_parentheses_is_no_direction_and_its_interval_is_read(sentence: str, direction: str | None) -> None:
+    effect = find_effect("Does late surgery reduce mortality?", sentence, "Late surgery")
+    assert (None if effect is None else effect.direction) == direction
+
+
 EARLIER = "Mortality was significantly lower with deferred than with early antiretroviral therapy (p = 0.01)."
 EARLY = "Mortality was 45 % with early antiretroviral therapy and 30 % with deferred antiretroviral therapy, ratio 1.5."
 TIMES = "The risk of mortality was almost 3 times as great in the early ART group versus the delayed ART group."

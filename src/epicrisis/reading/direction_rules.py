@@ -111,6 +111,11 @@ _RATIO = re.compile(
     r"(\d{1,4}\.\d{1,4})[^\d]{0,40}(?:9\d ?%[^\d]{0,26})?(\d{1,4}\.\d{1,4}) ?(?:-|–|to|,|;) ?(\d{1,4}\.\d{1,4})",
     re.IGNORECASE,
 )
+_INTERVAL = re.compile(
+    r"\b(?:ci|confidence intervals?)\b[^\d-]{0,12}(-?\d{1,4}(?:\.\d{1,4})?) ?%? ?(?:to|,|;|and|-) ?"
+    r"(-?\d{1,4}(?:\.\d{1,4})?)",
+    re.IGNORECASE,
+)
 _RATIO_ALONE = re.compile(
     r"\b(?:OR|RR|HR|aOR|aHR|IRR|(?i:(?:odds|risk|hazards?|rate) ratios?|relative risk))\b[^.\d]{0,24}(\d{1,3}\.\d{1,4})"
 )
@@ -138,6 +143,8 @@ _CONTROL = re.compile(r"\b(?:control|placebo|sham|usual care|standard|convention
 _NO_COMPARISON = re.compile(
     r"(?:more|less|greater|fewer|lower|higher) than(?: or equal to)? (?:[\d.<>]|normal)", re.IGNORECASE
 )
+_MEASURE = re.compile(r"\((?:absolute |relative )?(?:risk|rate)(?: |-)(?:reductions?|increases?)\b", re.IGNORECASE)
+"""A measure within parentheses, whose sign and groups the sentence does not say."""
 """A bound, not a direction: `more than 20 %`."""
 _SIGNIFICANTLY = re.compile(r"\b(?:significan\w+|statistically)\b", re.IGNORECASE)
 _WITHHOLDS = re.compile(
@@ -241,15 +248,17 @@ def _read_clause(clause: str, comparison: Comparison) -> Direction:
 
 
 def _is_insignificant(clause: str) -> bool:
-    """Return whether words, the p-values or the interval of a ratio show no difference."""
+    """Return whether words, the p-values or the interval of a ratio or a difference show no difference."""
     denial = _NO_DIFFERENCE.search(clause)
     values = list_p_values(clause)
     if denial is not None and not (values and max(values) < SIGNIFICANT_P and _is_weak(denial[0])):
         return True
     if values:
         return min(values) >= SIGNIFICANT_P
-    ratio = _RATIO.search(clause)
-    return ratio is not None and float(ratio[2]) <= 1 <= float(ratio[3])
+    if ratio := _RATIO.search(clause):
+        return float(ratio[2]) <= 1 <= float(ratio[3])
+    interval = _INTERVAL.search(clause)
+    return interval is not None and float(interval[1]) < 0 < float(interval[2])
 
 
 def _is_weak(denial: str) -> bool:
@@ -272,11 +281,13 @@ def _read_words(clause: str, comparison: Comparison) -> int:
     names_of_outcome = frozenset(word[:STEM_CHARACTERS] for word in _WORD.findall(outcome))
     unwanted = is_unwanted(outcome)
     places_of_names = _find_names(clause, comparison)
+    measures = [match.span() for match in _MEASURE.finditer(clause)]
     words: list[_DirectionWord] = []
     for pattern, sign in ((_UP, 1), (_DOWN, -1), (_BETTER, -1 if unwanted else 1), (_WORSE, 1 if unwanted else -1)):
         for match in pattern.finditer(clause):
             is_name = match[0].lower()[:STEM_CHARACTERS] in names_of_outcome or match.start() in places_of_names
-            if not is_name and not _NO_COMPARISON.match(clause, match.start()):
+            is_measure = any(start < match.start() < end for start, end in measures)
+            if not is_name and not is_measure and not _NO_COMPARISON.match(clause, match.start()):
                 words.append((match.start(), match.end(), sign, match[0]))
     if not words:
         return 0
