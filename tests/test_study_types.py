@@ -87,6 +87,41 @@ def test_title_about_trials_of_others_leaves_the_abstract_unread(title: str) -> 
     assert find_study_type({}, title, "Patients were randomised.") is None
 
 
+@pytest.mark.parametrize(
+    ("title", "abstract", "expected"),
+    [
+        ("Zinc: a systematic review", "", "systematic-review"),
+        ("Zinc in adults", "We searched MEDLINE.", "narrative-review"),
+        ("Zinc in randomised trials", "", "narrative-review"),
+    ],
+)
+def test_review_of_a_database_is_systematic_if_its_title_says_so(title: str, abstract: str, expected: str) -> None:
+    match = find_study_type({"publication_types": ["Review"]}, title, abstract)
+    assert match is not None
+    assert match.type == expected
+
+
+@pytest.mark.parametrize(
+    ("title", "abstract", "expected"),
+    [
+        ("Coffee and cancer: an umbrella review of meta-analyses", "", "systematic-review"),
+        ("Zinc: a rapid review", "", None),
+        ("Re: Zinc for colds", "Patients were randomised to zinc.", "opinion"),
+        ("Zinc for colds: authors' reply", "We randomised 100 adults.", "opinion"),
+        ("Zinc for colds", "We read with great interest the article by Doe. Adults were randomised.", "opinion"),
+        ("Zinc for colds", "In this issue, Doe and others randomised 100 adults.", "opinion"),
+        ("Zinc for colds", "Colds are common. Thirty Wistar rats were randomly divided into groups.", "laboratory"),
+        ("Zinc for colds", "Zinc helps mice. Adults were randomly assigned to zinc.", "randomised-trial"),
+        ("Re-treatment with zinc", "Adults were randomised to zinc.", "randomised-trial"),
+    ],
+)
+def test_reviews_of_reviews_letters_and_animals_are_no_trials_of_people(
+    title: str, abstract: str, expected: str | None
+) -> None:
+    match = find_study_type({}, title, abstract)
+    assert (match and match.type) == expected
+
+
 def test_title_of_a_trial_decides_before_mesh_of_its_follow_up() -> None:
     match = find_study_type({"mesh": ["Humans", "Follow-Up Studies"]}, "Aspirin: a randomised trial")
     assert match is not None

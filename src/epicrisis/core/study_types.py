@@ -54,7 +54,17 @@ _OTHER_TRIAL = re.compile(
 )
 """Words of a sentence that tells of another trial than the study's own: one before it, or one to come."""
 _SENTENCE_END = re.compile(r"[.;:]\s")
+_ANIMAL_SUBJECTS = re.compile(r"\b(?:animals|mice|mouse|rats?|murine|rabbits?|rodents?|piglets?)\b", re.IGNORECASE)
+"""Those who were randomised, if a sentence that says so names them."""
 _ABSTRACT: tuple[tuple[StudyType, re.Pattern[str]], ...] = (
+    (
+        "opinion",
+        re.compile(
+            r"\A\W{0,3}(?:dear (?:editor|sir)|to the editor|in this issue\b|"
+            r"(?:we|i) (?:have )?(?:recently )?read (?:[^.]{0,200}? )?with (?:\w+ )?interest)",
+            re.I,
+        ),
+    ),
     (
         "systematic-review",
         re.compile(r"\b(?:we|were|was) (?:systematically (?:reviewed|searched)|searched (?:MEDLINE|PubMed))", re.I),
@@ -96,13 +106,14 @@ class StudyTypeRow:
     """Words of a title, used only if nothing else of the document matches a row."""
 
 
+_REPLY = "^re(?=:)|^in reply|authors?['’]?s? (?:reply|response)"
 _NO_TRIAL = re.compile(
     r"\b(?:secondary (?:\w+ )?analys[ei]s|post[- ]hoc|sub-?group analys[ei]s|qualitative|process evaluation|fidelity|"
     r"missing data|imputation|cost[- ]effectiveness|cost[- ]utility|economic|recruitment|trial design|trialists?|"
     r"generali[sz]ability|informed consent|lessons|characteristics|sub-?study|methodology|willingness|participation|"
     r"to (?:clinical )?practice|observational|retrospective|cohort|case[- ]matched|trial on a|"
-    rf"predictors? of|correlates?|repl(?:y|ies) to|comment(?:ary)? on|letter to|editorial|erratum|correction to|"
-    rf"{_OTHERS_TRIALS}|systematic reviews|{_EMULATION})\b",
+    rf"predictors? of|correlates?|repl(?:y|ies) to|{_REPLY}|comment(?:ary)? on|letter to|editorial|erratum|"
+    rf"correction to|{_OTHERS_TRIALS}|systematic reviews|{_EMULATION})\b",
     re.IGNORECASE,
 )
 """Titles of work about trials or reviews, which is not the comparison that the trial randomised."""
@@ -151,7 +162,7 @@ STUDY_TYPES: tuple[StudyTypeRow, ...] = (
         title=_words(
             r"(?<!quality of )systematic (?:literature )?review|"
             r"(?<!treatment )(?<!in )(?<!for )(?<!of )meta-?analys[ie]s|"
-            "cochrane review|pooled analysis"
+            "cochrane review|umbrella review|pooled analysis"
         ),
     ),
     StudyTypeRow(
@@ -232,14 +243,15 @@ STUDY_TYPES: tuple[StudyTypeRow, ...] = (
         "narrative review",
         frozenset({"review", "review-article", "scientific integrity review"}),
         title=_words(
-            "(?:a|an|literature|narrative|scoping|clinical|brief) (?:\\w+ )?review|review of(?: the)? literature"
+            "(?:a|an|literature|narrative|scoping|clinical|brief) "
+            "(?:(?!rapid|realist|integrative|chart|record)\\w+ )?review|review of(?: the)? literature"
         ),
     ),
     StudyTypeRow(
         "opinion",
         "editorial, letter or comment",
         frozenset({"editorial", "comment", "letter", "news", "article-commentary"}),
-        title=_words("editorial|commentary|letter to the editor|comment on|repl(?:y|ies) to"),
+        title=_words(f"editorial|commentary|letter to the editor|comment on|repl(?:y|ies) to|{_REPLY}"),
     ),
 )
 _ROWS = {row.type: row for row in STUDY_TYPES}
@@ -275,12 +287,15 @@ def find_study_type(metadata: Metadata, title: str = "", abstract: str = "") -> 
     types = _lower(metadata.get("publication_types"))
     mesh = {term.split("/")[0].rstrip("*") for term in (*_lower(metadata.get("mesh")), *_lower(metadata.get("meshes")))}
     in_animals = _ANIMALS in mesh and _HUMANS not in mesh
+    by_words = _read_words(title, abstract)
     for row in STUDY_TYPES:
         if row.publication_types & types and not (in_animals and row.type in _EXPERIMENTS):
+            if row.type == "narrative-review" and by_words == StudyTypeMatch("systematic-review", "title"):
+                # Databases call both a review.
+                return by_words
             return StudyTypeMatch(row.type, "publication type")
     if in_animals:
         return StudyTypeMatch("laboratory", "MeSH")
-    by_words = _read_words(title, abstract)
     if by_words is not None and by_words.basis == "title" and by_words.type in _CLEAR_TITLES:
         return by_words
     for row in STUDY_TYPES:
@@ -308,9 +323,11 @@ def _read_abstract(abstract: str, excluded: frozenset[StudyType]) -> StudyType |
     own = [text for text in _SENTENCE_END.split(abstract) if not _OTHER_TRIAL.search(text)]
     excluded |= _find_denied(abstract)
     for study_type, pattern in _ABSTRACT:
-        text = ". ".join(own) if study_type == "randomised-trial" else abstract
-        if study_type not in excluded and pattern.search(text):
-            return study_type
+        texts = own if study_type == "randomised-trial" else [abstract]
+        matching = [text for text in texts if pattern.search(text)]
+        if matching and study_type not in excluded:
+            is_animal = study_type == "randomised-trial" and any(map(_ANIMAL_SUBJECTS.search, matching))
+            return "laboratory" if is_animal else study_type
     return None
 
 
