@@ -19,6 +19,12 @@ from tests.support.pages import demo_documents
         ("A cohort (n = 281) was followed for 12 years.", "n = 281"),
         ("Compared with 40 % of the patients, the dose was 100 mg for 30 days.", None),
         ("Aspirin lowered the risk by 62 %.", None),
+        ("Stroke occurs in 15,000 adults a year. A total of 340 patients were studied.", "340 patients"),
+        ("A previous trial of 400 women showed benefit. We randomised 100 women.", "100 women"),
+        ("Samples taken prior to diagnosis in 429 women were read.", "429 women"),
+        ("We screened 900 patients and randomised 300.", None),
+        ("Sixty patients took it; 12 patients dropped out.", None),
+        ("It fell in 40 patients on X and rose in 60. We had randomised 1000 patients.", "1000 patients"),
         ("", None),
     ],
 )
@@ -32,6 +38,7 @@ def test_sample_size_is_stated_words_or_none(text: str, size: str | None) -> Non
     [
         ("It gave 301 adults with suspected meningitis to dexamethasone.", "adults with suspected meningitis"),
         ("Older patients with heart failure were assigned to placebo.", "Older patients with heart failure"),
+        ("It included 19 trials with 71,108 patients.", None),
         ("Aspirin lowered the risk.", None),
     ],
 )

@@ -23,13 +23,30 @@ _COUNTED = re.compile(
     re.IGNORECASE,
 )
 _EQUATION = re.compile(r"\bn ?= ?\d{1,3}(?:[, ]\d{3}){1,2}\b|\bn ?= ?\d{2,7}\b", re.IGNORECASE)
-_ENROLLED = re.compile(
-    rf"\b(?:randomi[sz]ed|enrol+ed|recruited|included|assigned|studied|compared|examined|analy[sz]ed|involving|followed|"
-    rf"in|of|among|tested[^.]{{1,60}}? in|total of)(?: (?:a total of|about|over|more than))? (?P<size>(?:{_NUMBER})"
+_SIZE = (
+    rf"(?: (?:a total of|about|over|more than))? (?P<size>(?:{_NUMBER})"
     rf"(?: (?!(?:of|and|or|to|than|for|with|in|were|was|had|mg|g|ml|per|days?|weeks?|months?|years?|hours?|minutes?)\b)"
-    rf"[a-z][a-z-]{{1,25}}){{0,4}}? {_PEOPLE})\b",
+    rf"[a-z][a-z-]{{1,25}}){{0,4}}? {_PEOPLE})\b"
+)
+_RANDOMISED = re.compile(rf"\b(?:randomi[sz]ed|randomly assigned|enrol+ed|recruited){_SIZE}", re.IGNORECASE)
+_ENROLLED = re.compile(
+    rf"\b(?:included|assigned|studied|compared|examined|analy[sz]ed|involving|followed|in|of|among|"
+    rf"tested[^.]{{1,60}}? in|total of){_SIZE}",
     re.IGNORECASE,
 )
+_OTHERS_BEFORE = re.compile(
+    r"\b(?:screened|excluded|invited|(?:previous|prior|earlier) (?:[\w-]+ ){0,2}(?:trials?|study|studies|reviews?|"
+    r"cohorts?) (?:of|in|with|among))(?: [a-z]+){0,3} $",
+    re.IGNORECASE,
+)
+_OTHERS_AFTER = re.compile(
+    r"(?: [\w-]+){0,3}? (?:dropped|withdrew|died|discontinued|(?:was|were) (?:excluded|lost|withdrawn|screened)|"
+    r"worldwide|annually|(?:a|each|every|per) year)\b",
+    re.IGNORECASE,
+)
+"""Words around a number of people that did not take part to the end, or in another study."""
+_REACH = 80
+"""Characters before a number in which such words stand."""
 _POPULATION = re.compile(
     rf"\b(?P<who>(?:[a-z-]{{1,25}}(?:al|ive|ic|ese|ant|ent|der|thy|ult|term|derly|oung) ){{0,2}}{_PEOPLE} "
     rf"(?:with|without|who (?:had|have|were|are)|aged|undergoing|diagnosed|hospitali[sz]ed|suffering|awaiting|in|at) "
@@ -39,7 +56,7 @@ _POPULATION = re.compile(
 _POPULATION_END = re.compile(
     r",| (?:were|was|it|is|are|had been|has|have|should|might|and (?:compared|randomi[sz]ed|were|\d+)|compared|"
     r"received|receiv\w+|versus|vs|from|by|seen|confined|selected|alike|that|who(?! (?:had|have|were|are)\b)|according|"
-    r"in (?:19|20)\d\d)\b| to (?!\d)"
+    r"in (?:19|20)\d\d)\b| to (?!\d)| with \d"
 )
 
 
@@ -55,12 +72,16 @@ class StudyDetail:
 def find_sample_size(text: str) -> StudyDetail | None:
     """Return the words that state how many took part, such as `1776 women`, or None.
 
-    Prefer a number after words of enrolment, then the first count of people, then `n = 120`.
+    Prefer a number after words of randomisation, then of enrolment, then the first count of people, then `n = 120`.
     """
-    if enrolled := _ENROLLED.search(text):
-        return StudyDetail(enrolled["size"], *enrolled.span("size"))
-    match = _COUNTED.search(text) or _EQUATION.search(text)
-    return None if match is None else StudyDetail(match[0], *match.span())
+    for pattern in (_RANDOMISED, _ENROLLED, _COUNTED, _EQUATION):
+        for match in pattern.finditer(text):
+            group = "size" if "size" in pattern.groupindex else 0
+            start, end = match.span(group)
+            is_other = _OTHERS_BEFORE.search(text[max(0, start - _REACH) : start]) or _OTHERS_AFTER.match(text, end)
+            if not is_other:
+                return StudyDetail(match[group], start, end)
+    return None
 
 
 def find_population(text: str) -> StudyDetail | None:
