@@ -23,6 +23,7 @@ from epicrisis.corpus.base.markup import remove_markup, split_sections
         ('<jats:p>&lt;p dir="ltr"&gt;Aim&lt;/p&gt;&lt;p&gt;To see.&lt;/p&gt;</jats:p>', "Aim To see."),
         ("&amp;lt;i&amp;gt;E. coli&amp;lt;/i&amp;gt; &amp;amp; more", "E. coli & more"),
         ("10<jats:sup>9</jats:sup>, 10 <sup>-3</sup>, m<sup>2</sup>, 1<sup>st</sup>", "10^9, 10^-3, m^2, 1st"),
+        ("by 12<sup>3</sup> percent, 30%<sup>4,5</sup>, 1.73 m<sup>2</sup>", "by 12 [3] percent, 30% [4,5], 1.73 m^2"),
         ("CO<jats:sub>2</jats:sub> and T<sub>max</sub>", "CO2 and Tmax"),
         ("p < 0.05, a<b and <5 mg, x > 3 & y", "p < 0.05, a<b and <5 mg, x > 3 & y"),
         ("p &lt; 0.05 &amp; <i>x</i> < 3", "p < 0.05 & x < 3"),

@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from docx import Document as WordDocument
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document
@@ -95,6 +96,19 @@ def test_rtf_leaves_out_deleted_and_hidden_text(tmp_path: Path) -> None:
     document, remarks = _read(tmp_path, ".rtf")
     assert document.text == ("We enrolled 120 patiënts, α-blocker, 10^9, p < 0.05.\nArm | n\nAspirin | 60\nAfter.")
     assert [remark.count for remark in remarks] == [1]
+
+
+def test_number_raised_behind_a_number_is_a_power_of_ten_or_a_citation(tmp_path: Path) -> None:
+    (tmp_path / "a.rtf").write_bytes(rb"{\rtf1\ansi Deaths fell by 12{\super 3} percent of 10{\super 9} cells.\par}")
+    word = WordDocument()
+    paragraph = word.add_paragraph("Deaths fell by 12")
+    for text, is_raised in (("3", True), (" percent of 10", False), ("9", True), (" cells.", False)):
+        paragraph.add_run(text).font.superscript = is_raised
+    word.save(str(tmp_path / "a.docx"))
+    for name in ("a.rtf", "a.docx"):
+        (document,) = sandbox.read_file("office", tmp_path / name, name)
+        assert isinstance(document, Document)
+        assert document.text == "Deaths fell by 12 [3] percent of 10^9 cells."
 
 
 def _reason(path: Path, kind: str = "office") -> str:

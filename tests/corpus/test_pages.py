@@ -194,6 +194,7 @@ def test_html_tables_become_rows(tmp_path: Path, table: str, text: str) -> None:
         ("10<sup>9</sup>/L and 10<sup>-3</sup>", "10^9/L and 10^-3"),
         ("H<sub>2</sub>O, Ca<sup>2+</sup>, 1<sup>st</sup>, m<sup> 2</sup>", "H2O, Ca2+, 1st, m 2"),
         ("x<sup></sup>1 5<sub>0</sub>", "x1 5_0"),
+        ("by 12<sup><a href='#b'>3</a></sup> percent and 30%<sup>4,5</sup>", "by 12 [3] percent and 30% [4,5]"),
     ],
 )
 def test_html_superscript_does_not_merge_with_number(tmp_path: Path, markup: str, text: str) -> None:

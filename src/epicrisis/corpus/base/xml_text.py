@@ -155,6 +155,7 @@ _ENCODING_ERRORS = (9, 31, 32, 81)
 _SPACES = re.compile(r"[ \t\r\n]+")
 _POWER = re.compile(r"[+\-−–]?\d")
 _CITED_NUMBERS = re.compile(r"\d{1,4}(?:[,;–—-]\d{1,4}){0,40}[a-z]?")
+_RAISED_CITATION = re.compile(r"\d{1,3}(?:[,;–—-] ?\d{1,3}){0,20}")
 _CITED_BEFORE = re.compile(r" \[\d[\d,;–—-]{0,80}\](?:\s?[,;–—-]|,? and)?\s{0,3}$")
 _PUNCTUATION = ".,;:?!”’"
 _BRACKET_PIECES = 60
@@ -186,6 +187,12 @@ def _mixed(element: _Element) -> str:
     return "".join(out)
 
 
+def is_raised_citation(before: str, number: str) -> bool:
+    """Return whether a raised number behind a number cites a work: it is positive, and no power of ten."""
+    follows = before[-1:].isdigit() or before.endswith("%")
+    return follows and not before.endswith(("10", "l0")) and _RAISED_CITATION.fullmatch(number) is not None
+
+
 def write_inline(child: Any, out: list[str]) -> None:
     """Append the child's text to the pieces in `out`. A subscript may shorten the last piece."""
     if not isinstance(child.tag, str):
@@ -202,7 +209,10 @@ def write_inline(child: Any, out: list[str]) -> None:
         follows = before.isalnum() or before in (")", "]", "}")
         power = follows and _POWER.match(inner) and not _CHARGE.fullmatch(inner)
         index = before.isdigit() and len(inner) == 1 and inner.isalpha()
-        out.append(f"^{content.lstrip()}" if power or index else content)
+        if is_raised_citation("".join(out[-_BRACKET_PIECES:]), inner):
+            out.append(f" [{inner}]")
+        else:
+            out.append(f"^{content.lstrip()}" if power or index else content)
     elif name == "math":
         out.append(_linear(child))
     elif name == "alternatives":

@@ -21,6 +21,7 @@ from epicrisis.corpus.base.encodings import decode_text, encoding_remark
 from epicrisis.corpus.base.reader_base import FileRemark, OmittedText, Skipped, read_limited, skip
 from epicrisis.corpus.base.reference_lists import remove_reference_lists
 from epicrisis.corpus.base.removal_log import REFERENCE_LIST
+from epicrisis.corpus.base.xml_text import is_raised_citation
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -84,9 +85,9 @@ def read_document(path: Path, name: str) -> Iterator[Document | Skipped | FileRe
     `name` becomes the id (`file:<name>`) and the source. The title is that of the page's metadata, else the page's,
     else its first heading, else the file's stem. Runs of white space become one space; blocks and line breaks begin a
     new line. A table's row is one line with ` | ` between its cells, unless a cell has several lines. A numeric
-    superscript after a digit is preceded by `^` (`10^9`, `10^-3`), a subscript by `_`. The encoding is that of the byte
-    order mark, else the declared one, else UTF-8, else it is detected from the text. See `html_metadata` for metadata.
-    Lists of references are left out.
+    superscript after a digit is preceded by `^` (`10^9`, `10^-3`), or a citation (`12 [3]`), a subscript by `_`. The
+    encoding is that of the byte order mark, else the declared one, else UTF-8, else it is detected from the text. See
+    `html_metadata` for metadata. Lists of references are left out.
     """
     try:
         page = _parse_page(read_limited(path, MAX_FILE_BYTES))
@@ -253,7 +254,10 @@ class _LineCollector:
     def _write(self, node: LexborNode) -> None:
         text = node.text_content or ""
         if self._mark and text.strip():
-            if self._line and self._line[-1][-1:].isdigit() and _RAISED_NUMBER.match(text):
+            before = "".join(self._line[-2:])
+            if self._mark == "^" and is_raised_citation(before, text.strip()):
+                text = f" [{text.strip()}]"
+            elif before[-1:].isdigit() and _RAISED_NUMBER.match(text):
                 text = self._mark + text
             self._mark = ""
         first, *others = text.split("\n") if self._preformatted else [text]

@@ -12,6 +12,8 @@ import zipfile
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from epicrisis.corpus.base.xml_text import is_raised_citation
+
 if TYPE_CHECKING:
     from lxml.etree import _Element
 
@@ -151,8 +153,8 @@ def _edit_open_document(root: _Element) -> int:
                 marks[_attribute(style, "name")] = "_" if position.startswith(("sub", "-")) else "^"
     for span in root.iter("{*}span"):
         mark = marks.get(_attribute(span, "style-name"), "")
-        if mark and span.text and _NUMBER.match(span.text) and _text_before(span)[-1:].isdigit():
-            span.text = mark + span.text
+        if mark and span.text:
+            span.text = _mark_text(_text_before(span), span.text, mark)
     return 0
 
 
@@ -165,14 +167,21 @@ def _text_before(element: Any) -> str:
 
 
 def _mark_raised(texts: list[Any], mark: str, last: str) -> str:
-    """Put the mark before a raised number that follows a digit. Return the last character of the texts."""
+    """Put the mark before a raised number that follows a digit. Return the last two characters of the texts."""
     for text in texts:
         value = text.text or ""
-        if mark and last.isdigit() and _NUMBER.match(value):
-            text.text = mark + value
+        if mark and value:
+            text.text = _mark_text(last, value, mark)
         mark = ""
-        last = value[-1:] or last
+        last = (last + value)[-2:]
     return last
+
+
+def _mark_text(before: str, text: str, mark: str) -> str:
+    """Return raised or lowered text with its mark, if it is a number behind a digit: `10^9`, or `12 [3]`."""
+    if mark == "^" and is_raised_citation(before, text.strip()):
+        return f" [{text.strip()}]"
+    return mark + text if before[-1:].isdigit() and _NUMBER.match(text) else text
 
 
 _EDITS: dict[str, tuple[re.Pattern[str], Callable[[Any], int]]] = {
@@ -223,9 +232,12 @@ class _RtfText:
         if is_deleted or is_hidden:
             self.hidden += is_hidden
             return b""
-        follows = self._last.isdigit()
-        self._last = raw.strip(b"\r\n")[-1:]
-        return mark + raw if mark and follows and _RTF_NUMBER.match(raw) else raw
+        before = self._last
+        self._last = (before + raw.strip(b"\r\n"))[-2:]
+        number = raw.strip()
+        if mark == b"^" and is_raised_citation(before.decode("latin-1"), number.decode("latin-1")):
+            return b" [" + number + b"]"
+        return mark + raw if mark and before[-1:].isdigit() and _RTF_NUMBER.match(raw) else raw
 
 
 _RtfState = tuple[bool, bool, bytes]
