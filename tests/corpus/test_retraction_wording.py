@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,41 @@ def test_nbib_relations_mark_articles_and_those_that_they_name() -> None:
         *(("retracted",), ("expression-of-concern",), ("retracted",), ("corrected",), ("retraction-notice",)),
         *(("retracted",), ("expression-of-concern",), ()),
     ]
+
+
+@pytest.mark.parametrize(
+    ("notice", "marks"),
+    [
+        ('Retraction notice to "{}" [J Demo 3 (2014) 4]', ("retracted",)),
+        ("Retraction notice to “{}” (J Demo 3 (2014))", ("retracted",)),
+        ("Expression of concern: {}", ("expression-of-concern",)),
+        ('Expression of concern: "{}" [J Demo 3 (2014) 4]', ("expression-of-concern",)),
+    ],
+)
+def test_notice_with_a_journal_and_concern_mark_the_title_that_they_name(notice: str, marks: tuple[str, ...]) -> None:
+    title = "Effect of drug X on mortality in septic shock"
+    titles = [title, notice.format(title), f"{title}: a comment"]
+    text = "".join(f"TY  - JOUR\nTI  - {each}\nAB  - x\nER  - \n" for each in titles)
+    first, _, comment = parse_references(text)[0]
+    assert (list_article_marks(first.metadata), list_article_marks(comment.metadata)) == (marks, ())
+
+
+@pytest.mark.parametrize(
+    ("update", "marks"),
+    [
+        ("retraction", ("retracted",)),
+        ("removal", ("retracted",)),
+        ("expression_of_concern", ("expression-of-concern",)),
+        ("corrigendum", ("corrected",)),
+        ("new_version", ()),
+    ],
+)
+def test_notice_of_crossref_marks_the_doi_that_it_names(update: str, marks: tuple[str, ...]) -> None:
+    article = {"type": "article-journal", "title": "T", "DOI": "10.1234/ab"}
+    notice = {"type": "article-journal", "title": "N", "DOI": "10.1234/n"}
+    items = [article, {**notice, "update-to": [{"DOI": "10.1234/AB", "type": update}]}]
+    (first, _), _ = parse_references(json.dumps(items))
+    assert list_article_marks(first.metadata) == marks
 
 
 def test_notice_in_the_same_file_marks_the_title_that_it_names() -> None:

@@ -44,6 +44,8 @@ _NOTICE_TITLE = re.compile(
     r"(?:\s{0,3}(?:to|of|for|:|[–—]))?[\s:\"“”„‘'«]{0,9}",
     re.IGNORECASE,
 )
+_QUOTED_TITLE = re.compile(r"[\"“„«]([^\"“”„«»]{9,600})[\"”“»]\s{0,3}(?:[\[(][^\[\]]{0,200}[\])])?\W{0,5}$")
+"""Elsevier: `Retraction notice to "Title" [J Demo 3 (2014) 4]`."""
 _NOTICE_END = re.compile(
     r"[\[(]\s{0,3}retraction(?: notice| note|(?: notice)? (?:of|to) vol\b[^()\[\]]{0,200})?\s{0,3}[\])]\W{0,5}$",
     re.IGNORECASE,
@@ -153,8 +155,19 @@ def strip_retraction(title: str) -> str:
 
 def find_named_title(notice: str) -> str:
     """Return the title of the article that a notice names in its own title, or an empty string."""
-    match = _NOTICE_TITLE.match(notice)
-    return strip_retraction(notice) if match else ""
+    if _NOTICE_TITLE.match(notice) is None:
+        return ""
+    quoted = _QUOTED_TITLE.search(notice)
+    return quoted[1] if quoted else strip_retraction(notice)
+
+
+def find_doubted_title(notice: str) -> str:
+    """Return the title of the article that an expression of concern names in its own title, or an empty string."""
+    match = _CONCERN.match(notice)
+    if match is None:
+        return ""
+    quoted = _QUOTED_TITLE.search(notice)
+    return quoted[1] if quoted else notice[match.end() :].strip()
 
 
 def merge_marks(metadata: Mapping[str, Any], marks: Mapping[str, Any]) -> dict[str, Any]:

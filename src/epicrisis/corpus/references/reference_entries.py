@@ -19,7 +19,12 @@ from epicrisis.corpus.articles.pubmed_record import RETRACTION_RELATIONS, parse_
 from epicrisis.corpus.articles.retractions import MARK_BY_RELATION
 from epicrisis.corpus.base.article_ids import find_dois
 from epicrisis.corpus.base.markup import remove_markup
-from epicrisis.corpus.base.retraction_wording import find_named_title, find_retraction, merge_marks
+from epicrisis.corpus.base.retraction_wording import (
+    find_doubted_title,
+    find_named_title,
+    find_retraction,
+    merge_marks,
+)
 from epicrisis.corpus.base.text_quality import is_empty
 from epicrisis.corpus.references.bibtex import BROKEN, decode_address, decode_latex, read_values
 from epicrisis.corpus.references.reference_tables import (
@@ -51,6 +56,12 @@ _CORRECTIONS = {
     "CRF": "CorrectedandRepublishedFrom",
 }
 """The tags of nbib, and the relations of PubMed's XML."""
+_CROSSREF_UPDATES = {
+    **dict.fromkeys(("retraction", "withdrawal", "removal"), "RetractionOf"),
+    "partial_retraction": "PartialRetractionOf",
+    "expression_of_concern": "ExpressionOfConcernFor",
+    **dict.fromkeys(("correction", "corrigendum", "erratum"), "ErratumFor"),
+}
 _METADATA_BY_MARK: Mapping[str, Mapping[str, Any]] = {
     "retracted": {"retracted": True},
     "expression-of-concern": {"corrections": [{"type": "ExpressionOfConcernIn"}]},
@@ -144,21 +155,26 @@ def _number_keys(entries: Iterable[ReferenceEntry]) -> list[ReferenceEntry]:
 
 
 def _apply_notices(entries: Sequence[ReferenceEntry]) -> list[ReferenceEntry]:
-    """Return the entries, marked where a notice in the same file names their PMID, or their title."""
-    by_pmid: dict[str, Mapping[str, Any]] = {}
-    titles: set[str] = set()
+    """Return the entries, marked where a notice in the same file names their PMID, their DOI or their title."""
+    by_id: dict[str, Mapping[str, Any]] = {}
+    by_title: dict[str, Mapping[str, Any]] = {}
     for entry in entries:
         for correction in entry.metadata.get("corrections", ()):
-            if (mark := MARK_BY_RELATION.get(correction["type"])) and correction.get("pmid"):
-                by_pmid[correction["pmid"]] = merge_marks(by_pmid.get(correction["pmid"], {}), _METADATA_BY_MARK[mark])
+            if mark := MARK_BY_RELATION.get(correction["type"]):
+                for id in filter(None, (correction.get("pmid"), _find_doi([correction.get("source", "")]))):
+                    by_id[id] = merge_marks(by_id.get(id, {}), _METADATA_BY_MARK[mark])
         if entry.metadata.get("retraction_notice"):
-            titles.add(fold_title(find_named_title(entry.title)))
+            by_title[fold_title(find_named_title(entry.title))] = _METADATA_BY_MARK["retracted"]
+        elif doubted := find_doubted_title(entry.title):
+            by_title.setdefault(fold_title(doubted), _METADATA_BY_MARK["expression-of-concern"])
     marked = []
     for entry in entries:
-        marks = by_pmid.get(entry.metadata.get("pmid", ""), {})
+        marks: Mapping[str, Any] = {}
+        for id in (entry.metadata.get("pmid", ""), entry.metadata.get("doi", "")):
+            marks = merge_marks(marks, by_id[id]) if id in by_id else marks
         title = fold_title(entry.title)
-        if len(title) >= MIN_TITLE_LETTERS and not entry.metadata.get("retraction_notice") and title in titles:
-            marks = {**marks, "retracted": True}
+        if len(title) >= MIN_TITLE_LETTERS and not entry.metadata.get("retraction_notice") and title in by_title:
+            marks = merge_marks(marks, by_title[title])
         marked.append(replace(entry, metadata=merge_marks(entry.metadata, marks)) if marks else entry)
     return marked
 
@@ -462,6 +478,7 @@ def _from_csl(item: Mapping[str, Any], number: int) -> ReferenceEntry:
     types = [*_all(record, "GENRE"), *_all(record, "STATUS"), *_retracted_keywords(metadata["keywords"])]
     types += [*_list_updates(item.get("updated-by"), "retracted"), *_list_updates(item.get("update-to"), "retraction")]
     metadata = merge_marks(metadata, find_retraction(title, abstract, types, record["NOTE"]))
+    metadata = merge_marks(metadata, {"corrections": _list_updated(item.get("update-to"))})
     return ReferenceEntry(
         key=_first(record, "ID") or str(number),
         title=title,
@@ -475,6 +492,16 @@ def _list_updates(updates: Any, kind: str) -> list[str]:
     """Return `kind` if one of Crossref's updates is a retraction."""
     entries = [update for update in updates if isinstance(update, dict)] if isinstance(updates, list) else []
     return [kind for update in entries if str(update.get("type")) in ("retraction", "withdrawal", "removal")]
+
+
+def _list_updated(updates: Any) -> list[dict[str, str]]:
+    """Return the articles that a notice of Crossref names, as relations of PubMed."""
+    entries = [update for update in updates if isinstance(update, dict)] if isinstance(updates, list) else []
+    return [
+        {"type": _CROSSREF_UPDATES[str(update.get("type"))], "source": f"doi: {update['DOI']}"}
+        for update in entries
+        if str(update.get("type")) in _CROSSREF_UPDATES and update.get("DOI")
+    ]
 
 
 def _csl_names(value: Any) -> Iterator[str]:
