@@ -52,7 +52,13 @@ EXAMPLES: dict[str, list[re.Pattern[Any] | str]] = {
     "answering.reply_parsing:TextStream.__init__": [TextStream("answer")._start],
     "answering.voting:_choose_text": [r"\b[ABCDbcd]\b|(?i:\b[ABCD][)\].:]|\boptions? [ABCD]\b)"],
     "corpus.records.assertions:_compile_rules": [pattern for _, _, pattern in assertions._load_rules().modifiers],
-    "corpus.records.assertions:_load_rules": [assertions._load_rules().empty, assertions._load_rules().other],
+    "corpus.records.assertions:_load_rules": [
+        assertions._load_rules().empty,
+        assertions._load_rules().other,
+        assertions._load_rules().beginning,
+        assertions._load_rules().ending,
+        assertions._load_rules().family,
+    ],
     "corpus.base.csv_rows:CsvLayout.find_embedded_row": [r"\n(?:[^,\n]*,){3}", r"\n(?:[^\|\n]*\|){1}"],
     "corpus.records.hl7.messages:Hl7Segment.unescape": [r"\\([^\\\r\n]{1,400})\\"],
     "privacy.deidentification.deidentifier:ReplacedTexts._pattern": [

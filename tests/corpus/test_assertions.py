@@ -57,6 +57,25 @@ def test_line_is_assessed(line: str, expected: Assertion) -> None:
             (name, Assertion("present", name))
             for name in ("Pneumonia without sepsis", "Encounter for suspected infection, ruled out")
         ),
+        ("Epilepsy (excluded)", Assertion("absent", "Epilepsy")),
+        ("Coeliac disease - unlikely", Assertion("absent", "Coeliac disease")),
+        ("Asthma: no", Assertion("absent", "Asthma")),
+        ("Tuberculosis not ruled out", Assertion("uncertain", "Tuberculosis")),
+        ("Tuberculosis, to be excluded", Assertion("uncertain", "Tuberculosis")),
+        ("Gout?", Assertion("uncertain", "Gout")),
+        ("Lupus (likely)", Assertion("uncertain", "Lupus")),
+        ("Sarcoidosis, not confirmed", Assertion("uncertain", "Sarcoidosis")),
+        ("Breast cancer - mother", Assertion("family", "Breast cancer")),
+        ("Melanoma (his father)", Assertion("family", "Melanoma")),
+        ("Sister: epilepsy", Assertion("family", "epilepsy")),
+        *(
+            (name, Assertion("present", name))
+            for name in ("Chest pain, MI ruled out", "Dyspnea (PE excluded)", "Syncope; cardiac cause unlikely")
+        ),
+        *(
+            (name, Assertion("present", name))
+            for name in ("Death of mother", "Child abuse by father", "Diabetes in mother complicating childbirth")
+        ),
     ],
 )
 def test_name_of_a_problem_is_assessed_if_it_is_a_statement(name: str, expected: Assertion) -> None:

@@ -30,6 +30,8 @@ _TAIL = re.compile(
 """What follows the name of a problem: a date, a procedure, a treatment."""
 _AFTER = re.compile(r"(?i)\b(?:after|following)\b")
 _DISEASE = re.compile(r"(?i)\b(?:rejection|stenosis|infection|failure|complication|leak|phenomenon)s?\b")
+_OF_ENCOUNTERS = ("encounter", "observation")
+"""How names begin that are of a visit, whatever it found."""
 _ORDER: tuple[AssertionStatus, ...] = ("family", "absent", "uncertain")
 _ASSERTED: Mapping[str, AssertionStatus] = {
     "absent": "absent",
@@ -58,8 +60,10 @@ class _Rules:
     """Words that name no problem by themselves."""
     other: re.Pattern[str]
     """A word of a line that names no problem."""
-    statement: re.Pattern[str]
-    """The name of a structured problem that is a statement about it."""
+    beginning: re.Pattern[str]
+    """How the name of a structured problem begins if it is a statement about it."""
+    ending: re.Pattern[str]
+    """How such a name ends."""
     family: re.Pattern[str]
     """Words of such a name that speak of relatives."""
 
@@ -102,13 +106,22 @@ def assess_name(name: str) -> Assertion:
     It is `present` unless a statement begins or ends it, since names of problems have words of the rules in them.
     """
     rules = _load_rules()
-    if not rules.statement.match(name):
+    if not (rules.beginning.match(name) or _ends_as_statement(name)):
         return Assertion("present", name)
     assertion = assess_line(name)
     if assertion.status == "family" and not rules.family.search(name):
         # "Suspected child abuse" is of no relative.
         return Assertion("uncertain", assertion.name)
     return assertion
+
+
+def _ends_as_statement(name: str) -> bool:
+    """Return whether a name ends with a statement about it; in `Chest pain, MI ruled out` it is about another part."""
+    ending = _load_rules().ending.search(name)
+    if ending is None or name.lower().startswith(_OF_ENCOUNTERS):
+        return False
+    parts = [part.strip(" -") for part in _PART.split(name[: ending.start()])]
+    return not parts[-1] or not any(parts[:-1])
 
 
 def _find_modifiers(text: str) -> Sequence[_Modifier]:
@@ -175,11 +188,13 @@ def _load_rules() -> _Rules:
         tuple(_compile_rules(rules)),
         re.compile(rf"(?i)(?:(?:{'|'.join(rules['words']['empty'])})\b|\W)+"),
         re.compile(rf"(?i)\b(?:{'|'.join(rules['words']['other'])})\b"),
+        re.compile(rf"(?i)(?:{'|'.join((*rules['names']['family'], *rules['names']['others']))})(?!\w)|\?"),
         re.compile(
-            rf"(?i)(?:{'|'.join((*rules['names']['family'], *rules['names']['others']))})(?!\w)|\?|"
-            rf"(?!encounter|observation).*\W(?:{'|'.join(rules['names']['ends'])})\W*$"
+            rf"(?i)(?<!\w)(?:{'|'.join((*rules['names']['family_ends'], *rules['names']['ends']))})\W*$|\?[\s)\]]*$"
         ),
-        re.compile(rf"(?i)\b(?:{'|'.join(rules['names']['family'])})\b"),
+        re.compile(
+            rf"(?i)\b(?:{'|'.join(rules['names']['family'])})(?!\w)|(?<!\w)(?:{'|'.join(rules['names']['family_ends'])})\W*$"
+        ),
     )
 
 
