@@ -151,6 +151,19 @@ def test_since_last_visit_begins_with_that_visit() -> None:
     assert len(chart.courses) == 4
 
 
+@pytest.mark.parametrize("status", ["planned", "cancelled"])
+def test_last_visit_is_none_that_was_only_planned(status: str) -> None:
+    visit = ClinicalFact("encounter", "ambulatory", start=0, end=5, time="2150-09-01", source="e/9", status=status)
+    document = Document(
+        "note:p1:2150-09-01::visits",
+        "Visit",
+        date="2150-09-01",
+        patient="p1",
+        metadata={FACTS: write_facts([visit]), "visit": "e9"},
+    )
+    assert build_chart([*read_chart_record(), make_passage(document)], "last-visit").since == "2150-06-01"
+
+
 def test_since_is_refused_if_it_is_no_day_or_there_was_no_visit() -> None:
     with pytest.raises(InputError, match="2015-06-30"):
         build_chart(read_chart_record(), "yesterday")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from epicrisis.core.fact_kinds import FactEvent, FactKind
 from epicrisis.core.types import Passage
 from epicrisis.records.fact_questions.answer import compute
 from epicrisis.records.fact_questions.question_rules import FactQuestion, draft_plan, plan_by_rules
@@ -192,12 +193,10 @@ def test_entry_of_a_drug_that_was_not_taken_is_named() -> None:
     assert [row.status for row in computed.rows] == ["not-taken"]
 
 
-def test_document_of_a_planned_end_does_not_move_the_last_day_of_the_record() -> None:
-    start = Chart().add("medication", "Metformin", "2150-03-02", event="start", source="m/1", status="active")
-    end = Chart().add("medication", "Metformin", "2155-01-01", event="end", source="m/1", status="planned")
+def ask_of_documents(question: str, *documents: tuple[Chart, str]) -> str:
+    """Return the computed sentence of a record with these documents and their days."""
     passages = []
-    for number, (chart, date) in enumerate([(start, "2150-03-02"), (end, "2155-01-01")]):
-        document = chart.document(date)
+    for number, (chart, date) in enumerate(documents):
         passages.append(
             Passage(
                 id=f"facts:{number}#0",
@@ -208,14 +207,33 @@ def test_document_of_a_planned_end_does_not_move_the_last_day_of_the_record() ->
                 text=chart.text,
                 date=date,
                 patient="p",
-                metadata=document.metadata,
+                metadata=chart.document(date).metadata,
             )
         )
     record = read_fact_record(passages)
     assert record is not None
-    plan = plan_by_rules("current medications", record)
+    plan = plan_by_rules(question, record)
     assert isinstance(plan, FactQuestion)
-    assert "as of 2150-03-02: Metformin" in compute(plan, record).answer.statement
+    return compute(plan, record).answer.statement
+
+
+@pytest.mark.parametrize(
+    ("kind", "event", "status"),
+    [
+        ("medication", "end", "planned"),
+        ("medication", "state", "intended"),
+        ("encounter", "state", "planned"),
+        ("encounter", "state", "cancelled"),
+        ("procedure", "state", "preparation"),
+        ("procedure", "state", "not-done"),
+    ],
+)
+def test_plan_does_not_move_the_last_day_of_the_record(kind: FactKind, event: FactEvent, status: str) -> None:
+    start = Chart().add("medication", "Metformin", "2150-03-02", event="start", source="m/1", status="active")
+    source = "m/1" if event == "end" else "x/1"
+    plan = Chart().add(kind, "Metformin", "2155-01-01", event=event, source=source, status=status)
+    statement = ask_of_documents("current medications", (start, "2150-03-02"), (plan, "2155-01-01"))
+    assert "is current as of 2150-03-02: Metformin" in statement
 
 
 def test_allergy_that_no_entry_names_lists_the_other_allergies() -> None:

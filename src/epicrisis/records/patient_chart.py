@@ -9,7 +9,7 @@ a medication or a problem is current is judged as in answers to questions. Each 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
@@ -28,7 +28,13 @@ from epicrisis.records.fact_questions.courses import (
     judge_course,
     list_courses,
 )
-from epicrisis.records.fact_questions.record import PatientFacts, is_planned_end, list_statuses, read_fact_record
+from epicrisis.records.fact_questions.record import (
+    PatientFacts,
+    is_planned_end,
+    list_plan_documents,
+    list_statuses,
+    read_fact_record,
+)
 from epicrisis.retrieval.hospital_stays import HospitalStay, NoteTime, group_stays
 
 LAST_VISIT = "last-visit"
@@ -109,7 +115,8 @@ def build_chart(record: Sequence[Passage], since: str | None = None) -> PatientC
     facts = read_fact_record(record)
     notes = NoteTime.from_passages(record)
     stays = group_stays(notes, facts.ongoing if facts else ())
-    day = _find_last_visit(record, stays) if since == LAST_VISIT else since
+    plans = list_plan_documents((*facts.facts, *facts.withdrawn)) if facts else frozenset()
+    day = _find_last_visit(record, stays, plans) if since == LAST_VISIT else since
     events = [event for event in _list_events(facts.facts if facts else (), notes) if _is_since(event.time, day)]
     undated = sum(event.time is None for event in events)
     courses = _list_courses(facts) if facts else ()
@@ -128,11 +135,11 @@ def _is_since(time: str | None, since: str | None) -> bool:
     return time is not None and last_day(time) >= start
 
 
-def _find_last_visit(record: Sequence[Passage], stays: Sequence[HospitalStay]) -> str:
-    """Return the first day of the last stay or visit."""
+def _find_last_visit(record: Sequence[Passage], stays: Sequence[HospitalStay], plans: Set[str]) -> str:
+    """Return the first day of the last stay or visit. Documents of `plans` tell of none."""
     days: list[str] = [stay.start[0].date().isoformat() for stay in stays if stay.start is not None]
     for passage in record:
-        if passage.metadata.get("visit") and passage.date:
+        if passage.metadata.get("visit") and passage.date and passage.document_id not in plans:
             days.append(passage.date[:10])
     if not days:
         raise InputError("the record has no dated stay or visit: give a day, such as --since 2015-06-30")

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from epicrisis.core.clinical_facts import ClinicalFact, read_facts
 from epicrisis.core.dates import TimeRange, time_range
-from epicrisis.core.fact_kinds import VALUE_KINDS
+from epicrisis.core.fact_kinds import VALUE_KINDS, FactKind
 from epicrisis.core.fact_times import local_range
 from epicrisis.core.types import Passage
 from epicrisis.retrieval.hospital_stays import HospitalStay, NoteTime, group_stays
@@ -22,6 +22,13 @@ _WITHDRAWN = frozenset(_WITHDRAWN_STATUSES.split())
 _CORRECTING = ("corrected", "amended")
 _PRELIMINARY = frozenset({"preliminary", "partial"})
 _FUTURE = frozenset({"planned", "proposed", "pending"})
+_PLANS: Mapping[FactKind, frozenset[str]] = {
+    "encounter": _FUTURE | _WITHDRAWN,
+    "procedure": _FUTURE | _WITHDRAWN | {"preparation"},
+    "immunization": _FUTURE | _WITHDRAWN,
+    "medication": _FUTURE | {"intended"},
+}
+"""Statuses of entries whose time is that of a plan, also of one that was given up."""
 _INPATIENT = re.compile(r"inpatient|hospital|admission|admitted|acute|short stay|emergency|\bimp\b|\bacute\b|icu", re.I)
 
 
@@ -134,6 +141,18 @@ def is_planned_end(fact: ClinicalFact) -> bool:
     return fact.event == "end" and "planned" in list_statuses(fact)
 
 
+def _is_plan(fact: ClinicalFact) -> bool:
+    """Return whether the time of a fact is that of a plan."""
+    return is_planned_end(fact) or not _PLANS.get(fact.kind, frozenset()).isdisjoint(list_statuses(fact))
+
+
+def list_plan_documents(facts: Iterable[ClinicalFact]) -> frozenset[str]:
+    """Return the ids of documents that state nothing but plans. Their day may never come."""
+    facts = list(facts)
+    happened = {fact.document_id for fact in facts if not _is_plan(fact)}
+    return frozenset(fact.document_id for fact in facts) - happened
+
+
 def list_statuses(fact: ClinicalFact) -> frozenset[str]:
     """Return the statuses of a fact in lower case. A source may give several: `active, confirmed`."""
     return frozenset(re.split(r"[\s,;/]+", fact.status.lower().replace("_", "-"))) - {""}
@@ -151,11 +170,9 @@ def _find_replaced(versions: Sequence[ClinicalFact]) -> list[ClinicalFact]:
 def _find_last(passages: Iterable[Passage], facts: Iterable[ClinicalFact], as_of: str | None) -> datetime | None:
     """Return the latest minute of the record's dates, but no later than the as-of date."""
     facts = list(facts)
-    happened = [fact for fact in facts if not is_planned_end(fact)]
-    # A planned end is in a document of its own day, which may never come.
-    planned = {fact.document_id for fact in facts} - {fact.document_id for fact in happened}
-    dates = [passage.date for passage in passages if passage.document_id not in planned]
-    dates += [fact.time for fact in happened]
+    plans = list_plan_documents(facts)
+    dates = [passage.date for passage in passages if passage.document_id not in plans]
+    dates += [fact.time for fact in facts if not _is_plan(fact)]
     times = [time[1] for time in map(read_date, dates) if time is not None]
     limit = read_date(as_of)
     if limit is not None:
