@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -339,3 +340,53 @@ def test_document_with_a_field_of_another_type_is_refused_in_one_line(fields: di
             library.add(document)
         with pytest.raises(InputError, match=r"^patient is bool, and must be text"):
             library.ask("fever", patient=True)
+
+
+class _Named:
+    """An object that is no model."""
+
+    name = "model"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda library, wrong: library.ask(wrong), "the question is int, and must be text"),
+        (lambda library, wrong: library.ask(Question(wrong)), "the question is int, and must be text"),
+        (lambda library, wrong: library.ask([wrong]), "the question is list, and must be text"),
+        (lambda library, wrong: library.search(wrong), "the query is int, and must be text"),
+        (lambda library, wrong: library.evidence(wrong), "the question is int, and must be text"),
+        (lambda library, wrong: library.ask("Is it?", wrong), "options is int, and must be texts"),
+        (lambda library, wrong: library.ask("Is it?", [None, "no"]), "an option is NoneType, and must be text"),
+        (lambda library, wrong: library.ask("Is it?", model=wrong), "the chat model is int: .* method `complete`"),
+        (lambda library, wrong: library.ask("Is it?", model=_Named()), "the chat model is _Named: "),
+        (lambda library, wrong: library.ask("Is it?", model=_Named), "the chat model is the class _Named: "),
+        (lambda library, wrong: library.search("gout", reranker=wrong), "the reranker is int: .* method `score`"),
+        (lambda library, wrong: library.add(wrong), "a path is int, and must be text or a pathlib.Path"),
+        (lambda library, wrong: library.add([GOUT]), r"list is no file, folder or Document: write add\(\*sources\)"),
+        (lambda library, wrong: library.add(Document("n", "Fever.", metadata=wrong)), "Document.metadata is int"),
+        (lambda library, wrong: library.add("a.csv", columns=wrong), "columns must be a dictionary of roles"),
+        (lambda library, wrong: library.add("a.csv", time_format=wrong), "time_format is int, and must be text"),
+        (lambda library, wrong: library.remove([wrong]), "an id is list, and must be text"),
+        (lambda library, wrong: Library.open(wrong), "a path is int, and must be text or a pathlib.Path"),
+        (lambda library, wrong: Library.create("x", encoder=wrong), "the encoder is int: .* `encode_passages`"),
+        (lambda library, wrong: Library.create("x", splitter=wrong), "no splitter is called 5: tokens, medrag, whole"),
+        (
+            lambda library, wrong: Library.create("x", chunk_tokens="5"),
+            "chunk_tokens is str, and must be a whole number",
+        ),
+        (lambda library, wrong: Library.create("x", overlap="5"), "overlap is str, and must be a whole number"),
+        (lambda library, wrong: epicrisis.ask(wrong, "Is it?"), "a path is int, and must be text or a pathlib.Path"),
+    ],
+)
+def test_argument_of_a_wrong_type_is_refused_in_one_line(
+    call: Callable[[Library, Any], Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with (
+        Library.create(tmp_path / "lib", encoder=HashingEncoder(64)) as library,
+        pytest.raises(InputError, match=f"^{message}") as caught,
+    ):
+        call(library, 5)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "x").exists()

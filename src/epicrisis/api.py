@@ -14,12 +14,12 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, get_args
 
 from epicrisis.core.answers import Answer, Answered, Event, Notice
 from epicrisis.core.errors import InputError, LibraryError
@@ -51,6 +51,13 @@ if TYPE_CHECKING:
 
 _OBJECT_KEYS: Mapping[str, OwnKind] = {"encoder": "encoder", "store": "store"}
 """Settings that may be objects of the program."""
+_METHODS: Mapping[OwnKind, str] = {
+    "chat model": "complete",
+    "encoder": "encode_passages",
+    "reranker": "score",
+    "store": "search_vectors",
+}
+"""A method that an object of each kind has."""
 T = TypeVar("T")
 Options: TypeAlias = Sequence[str] | Mapping[str, str] | None
 """The options of a question: their texts, their texts by letter, or one text with commas (`yes,no`)."""
@@ -109,6 +116,11 @@ class Library:
         """
         from epicrisis.library.write.ingest import open_or_create
 
+        _check_number(overlap, "overlap")
+        if chunk_tokens is not None:
+            _check_number(chunk_tokens, "chunk_tokens")
+        if splitter is not None and splitter not in get_args(SplitterName):
+            raise InputError(f"no splitter is called {splitter!r}: {', '.join(get_args(SplitterName))}")
         pool = ModelPool(remembers=True)
         flags = _read_flags(settings, pool)
         folder = library_folder(path).absolute()
@@ -149,9 +161,12 @@ class Library:
         for source in sources:
             if isinstance(source, Document):
                 documents.append(leave_out_no_date(_read_document(source)))
+            elif isinstance(source, Iterable) and not isinstance(source, str | Path):
+                raise InputError(f"{type(source).__name__} is no file, folder or Document: write add(*sources)")
             else:
                 paths.append(local_path(source))
         if time_format:
+            _check_text(time_format, "time_format")
             check_time_format(time_format)
         options = AddOptions(
             format=format,
@@ -190,6 +205,7 @@ class Library:
 
         `patient` is an id or a record number. Raises InputError for an empty query or an unknown patient.
         """
+        _check_text(query, "the query")
         keywords = _name_settings(settings, k=k, by=by, since=since)
         checked = self._read_settings({"strategy": "rag", **keywords})
         access, id_ = open_access(checked, self.path), _read_optional(patient, "patient")
@@ -209,6 +225,7 @@ class Library:
 
         The errors are those of `search`.
         """
+        _check_text(question, "the question")
         keywords = _name_settings(settings, sentences=sentences, by=by, since=since)
         checked = self._read_settings({**keywords, "strategy": "evidence"})
         access = open_access(checked, self.path)
@@ -263,9 +280,10 @@ class Library:
 
         Raises InputError for ids that are not in the library, and deletes the others. Raises LibraryBusy.
         """
+        names = [_read_text(id_, "an id") for id_ in ids]
         with self._lock, self._open_store(write=True) as store:
-            existing = delete_documents(store, ids)
-        if unknown := [id_ for id_ in ids if id_ not in existing]:
+            existing = delete_documents(store, names)
+        if unknown := [id_ for id_ in names if id_ not in existing]:
             raise InputError(f"not in the library: {', '.join(unknown)}; `documents()` lists the ids")
 
     def _open_store(self, *, write: bool = False) -> LibraryStore:
@@ -524,6 +542,10 @@ def _register(pool: ModelPool, kind: OwnKind, model: str | Path | ChatModel | En
     """Return the name of a model. An object is added to the pool under its own name, its fingerprint or its class."""
     if isinstance(model, str | Path):
         return str(model)
+    method = _METHODS[kind]
+    if isinstance(model, type) or not callable(getattr(model, method, None)):
+        wrong = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+        raise InputError(f"the {kind} is {wrong}: give its name, or an object with the method `{method}`")
     name = getattr(model, "name", None) or getattr(model, "fingerprint", None)
     if not isinstance(name, str):
         name = type(model).__name__
@@ -535,17 +557,30 @@ def _read_text(value: Any, name: str) -> str:
     """Return a text, or a whole number as text. Raises InputError for another value."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
+    _check_text(value, name)
+    return value  # type: ignore[no-any-return]
+
+
+def _check_text(value: Any, name: str) -> None:
+    """Raise InputError if a value is no text."""
     if not isinstance(value, str):
         raise InputError(f"{name} is {type(value).__name__}, and must be text: write it in quotes")
-    return value
+
+
+def _check_number(value: Any, name: str) -> None:
+    """Raise InputError if a value is no whole number."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InputError(f"{name} is {type(value).__name__}, and must be a whole number")
 
 
 def _read_document(document: Document) -> Document:
     """Return a document with its numbers as text. Raises InputError for a field of another type."""
     texts: dict[str, Any] = {}
-    for name in ("id", "text", "title", "source", "date", "patient"):
-        read = _read_optional if name in ("date", "patient") else _read_text
+    for name in ("id", "text", "title", "source", "date", "patient", "revision"):
+        read = _read_optional if name in ("date", "patient", "revision") else _read_text
         texts[name] = read(getattr(document, name), f"Document.{name}")
+    if not isinstance(document.metadata, Mapping):
+        raise InputError(f"Document.metadata is {type(document.metadata).__name__}, and must be a dictionary")
     return replace(document, **texts)
 
 
@@ -559,6 +594,7 @@ def _build_question(question: str | Question, options: Options, patient: str | i
     patient = _read_optional(patient, "patient")
     if not isinstance(question, Question):
         return build_question(question, options, patient)
+    _check_text(question.text, "the question")
     question = replace(question, patient=_read_optional(question.patient, "patient"))
     if patient is not None and question.patient not in (None, patient):
         raise InputError("the question is about another patient than patient=: leave out one of them")
@@ -571,6 +607,7 @@ def build_question(text: str, options: Options = None, patient: str | None = Non
     A text of options is split at its commas. Raises InputError for an empty text, for text that is not UTF-8, and for a
     single option.
     """
+    _check_text(text, "the question")
     if not text.strip():
         raise InputError("the question is empty: give a text")
     try:
@@ -579,8 +616,13 @@ def build_question(text: str, options: Options = None, patient: str | None = Non
         raise InputError("the question is not UTF-8: type it again, or set the terminal to UTF-8") from None
     if isinstance(options, str):
         options = [option.strip() for option in options.split(",") if option.strip()]
+    if options is not None and not isinstance(options, Iterable):
+        raise InputError(f"options is {type(options).__name__}, and must be texts, such as ['yes', 'no']")
+    if options is not None and not isinstance(options, Mapping):
+        options = list(options)
     if options is not None and len(options) == 1:
         raise InputError("a question with one option has no choice: give at least two, such as yes,no")
     if options is not None and not isinstance(options, Mapping):
         options = dict(zip(string.ascii_uppercase, options, strict=False))
-    return Question(text=text, options=dict(options or {}), form="choice" if options else "open", patient=patient)
+    options = {_read_text(key, "a letter"): _read_text(text_, "an option") for key, text_ in (options or {}).items()}
+    return Question(text=text, options=options, form="choice" if options else "open", patient=patient)

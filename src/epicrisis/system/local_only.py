@@ -192,7 +192,12 @@ def remote_host(value: str | PurePath) -> str | None:
 
 
 def local_path(path: str | PurePath) -> Path:
-    """Return the path with `~` expanded. Raises InputError for a URI, as only local files and folders are read."""
+    """Return the path with `~` expanded. Raises InputError for a URI, as only local files and folders are read.
+
+    A value of another type is refused in the same way.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"a path is {type(path).__name__}, and must be text or a pathlib.Path: write it in quotes")
     match = _SCHEME.match(str(path))
     if match is not None:
         raise InputError(

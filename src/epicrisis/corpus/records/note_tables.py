@@ -74,10 +74,12 @@ MIMIC_NOTE_TYPES = {
 def read_columns(columns: Mapping[str, Any] | None) -> NoteColumns | None:
     """Return columns named by their roles in the options of `epicrisis library add`, or None without any.
 
-    Raises InputError for an unknown role.
+    Raises InputError for an unknown role, and for another value than a dictionary.
     """
     if not columns:
         return None
+    if not isinstance(columns, Mapping):
+        raise InputError("columns must be a dictionary of roles, such as {'patient': 'subject_id'}")
     names = {role.replace("-", "_"): value for role, value in columns.items()}
     time = names.pop("time", ())
     try:
