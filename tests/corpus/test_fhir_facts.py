@@ -465,7 +465,7 @@ def test_allergy_states_reactions(tmp_path: Path) -> None:
         ("Unknown", "Codeine", "Allergy: Codeine: hives (active)"),
         ("Drug allergy", "", "Allergy: Drug allergy: hives (active)"),
         ("Unknown", "", "Allergy: Unknown: hives (active)"),
-        ("Penicillin", "Amoxicillin", "Allergy: Penicillin: hives (active)"),
+        ("Penicillin", "Amoxicillin", "Allergy: Penicillin (Amoxicillin): hives (active)"),
     ],
 )
 def test_allergy_without_a_name_is_named_by_the_substance_of_its_reaction(
@@ -503,6 +503,13 @@ def test_denied_allergy_is_refuted_with_its_words(tmp_path: Path) -> None:
     assert [line for _, line in read_lines(tmp_path, {**allergy, "onsetDateTime": "2150"})] == [
         "Allergy: penicillin (refuted) As written: Not allergic to penicillin."
     ]
+
+
+def test_allergy_to_a_class_names_the_substances_of_its_reactions(tmp_path: Path) -> None:
+    reactions = [{"substance": {"text": words}} for words in ("Sulfamethoxazole", "Sulfamethoxazole", "sulfonamide")]
+    allergy = {"resourceType": "AllergyIntolerance", "id": "a", "patient": SUBJECT, "reaction": reactions}
+    (document,) = read_documents(tmp_path, {**allergy, "code": {"text": "Sulfonamide antibiotics"}})
+    assert document.text == "Allergy: Sulfonamide antibiotics (Sulfamethoxazole)"
 
 
 def test_allergy_named_by_a_substance_has_its_codes(tmp_path: Path) -> None:

@@ -236,6 +236,14 @@ def test_plan_does_not_move_the_last_day_of_the_record(kind: FactKind, event: Fa
     assert "is current as of 2150-03-02: Metformin" in statement
 
 
+def test_allergy_whose_reaction_names_the_substance_is_not_denied() -> None:
+    chart = Chart().add("allergy", "Penicillins", "2150-02-01", "rash after amoxicillin", status="active")
+    computed = chart.ask("Is she allergic to amoxicillin?")
+    assert computed is not None
+    assert computed.state == "abstained"
+    assert [row.name for row in computed.rows] == ["Penicillins"]
+
+
 def test_allergy_that_no_entry_names_lists_the_other_allergies() -> None:
     computed = (
         Chart().add("allergy", "Amoxicillin", "2150-02-01", status="active").ask("Is she allergic to penicillin?")

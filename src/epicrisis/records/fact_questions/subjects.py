@@ -214,7 +214,7 @@ class EntryMatch:
 
     certain: tuple[ClinicalFact, ...]
     doubtful: tuple[ClinicalFact, ...]
-    """Entries that name it among other words that may mean something else: `Family history of ...`."""
+    """Entries that name it among other words that may mean something else: `Family history of ...`, or a reaction."""
 
 
 def match_entries(words: Sequence[str], facts: Iterable[ClinicalFact]) -> EntryMatch:
@@ -228,6 +228,10 @@ def match_entries(words: Sequence[str], facts: Iterable[ClinicalFact]) -> EntryM
         if fact.kind not in variants:
             variants[fact.kind] = [set(map(_singular, variant)) for variant in list_variants(words, fact.kind)]
         if not any(targets <= names for targets in variants[fact.kind]):
+            # "Rash after amoxicillin" may be the reaction of an allergy to penicillins.
+            words_beside = names | set(map(_singular, split_words(fact.value))) if fact.kind == "allergy" else names
+            if any(targets <= words_beside for targets in variants[fact.kind]):
+                doubtful.append(fact)
             continue
         asked_too = set(map(str.lower, _NOT_STATED.findall(fact.name))) <= words_asked
         is_doubtful = fact.kind == "problem" and _NOT_STATED.search(fact.name) and not asked_too

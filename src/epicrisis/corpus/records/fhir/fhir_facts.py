@@ -267,6 +267,9 @@ def _read_allergy(resource: Resource) -> list[FactEntry]:
     name, value = name_allergy((name, substance), ", ".join(filter(None, reactions)))
     if name == substance:
         codes = tuple(dict.fromkeys(code for _, substance_codes in substances for code in substance_codes)) or codes
+    elif more := [words for words, _ in dict.fromkeys(substances) if words and words.lower() not in name.lower()]:
+        # An allergy to sulfonamides, with a reaction to sulfamethoxazole.
+        name = f"{name} ({', '.join(more)})"
     criticality = str(resource.get("criticality") or "")
     is_past = clinical in _PAST_PROBLEM
     fact = ClinicalFact(
