@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,57 @@ def test_duration_of_dosage_plans_an_end(value: int, unit: str, end: str, tmp_pa
     lines = read_lines(tmp_path, request(dosageInstruction=[{"timing": {"repeat": {"boundsDuration": duration}}}]))
     planned = [day for day, line in lines if line == "End of lisinopril 10 MG Oral Tablet (request; planned)"]
     assert planned == ([end] if end else [])
+
+
+def list_taper(*days: int, numbers: Sequence[int | None]) -> list[dict[str, Any]]:
+    """Return dosage instructions of these lengths with these numbers in the sequence."""
+    steps = []
+    for place, number in enumerate(numbers):
+        duration = {"value": days[place], "system": "http://unitsofmeasure.org", "code": "d"}
+        step: dict[str, Any] = {"text": f"{days[place]} days", "timing": {"repeat": {"boundsDuration": duration}}}
+        steps.append(step if number is None else {**step, "sequence": number})
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words", "end"),
+    [
+        ((1, 2, 3), "5 days; 4 days; 2 days", "2150-03-15"),
+        ((3, 1, 2), "4 days; 2 days; 5 days", "2150-03-15"),
+        ((1, 1, 2), "5 days; 4 days; 2 days", "2150-03-11"),
+        ((None, None, None), "5 days; 4 days; 2 days", "2150-03-09"),
+    ],
+)
+def test_steps_of_a_taper_follow_each_other(
+    numbers: Sequence[int | None], words: str, end: str, tmp_path: Path
+) -> None:
+    order = request(dosageInstruction=list_taper(5, 4, 2, numbers=numbers))
+    start, planned = read_documents(tmp_path, order)
+    assert facts_of(start)[0].value == words
+    assert (facts_of(planned)[0].time, facts_of(planned)[0].status) == (end, "planned")
+
+
+def test_order_that_was_stopped_has_not_ended_on_its_planned_day(tmp_path: Path) -> None:
+    dosage = [{"text": "1 tablet", "timing": {"repeat": {"boundsPeriod": {"end": "2150-09-11"}}}}]
+    lines = read_lines(tmp_path, request(status="stopped", dosageInstruction=dosage))
+    assert [line for line in lines if line[1].startswith("Stopped")] == [
+        (None, "Stopped lisinopril 10 MG Oral Tablet (request; stopped)")
+    ]
+
+
+@pytest.mark.parametrize(("asserted", "status"), [("2150-03-05", "planned"), ("2150-08-01", ""), ("", "")])
+def test_end_of_a_statement_after_its_day_is_planned(asserted: str, status: str, tmp_path: Path) -> None:
+    statement = {
+        "resourceType": "MedicationStatement",
+        "id": "s",
+        "status": "active",
+        "subject": SUBJECT,
+        "medicationCodeableConcept": {"text": "Doxycycline"},
+        "effectivePeriod": {"start": "2150-03-01", "end": "2150-06-01"},
+        **({"dateAsserted": asserted} if asserted else {}),
+    }
+    facts = [fact for document in read_documents(tmp_path, statement) for fact in facts_of(document)]
+    assert [(fact.event, fact.status) for fact in facts if fact.event == "end"] == [("end", status)]
 
 
 @pytest.mark.parametrize("status", ["declined", "cancelled"])

@@ -51,6 +51,7 @@ MEDICATION_TYPES = (
     "MedicationDispense",
 )
 _OVER = ("stopped", "completed", "ended", "cancelled", "discontinued")
+_STOPPED = ("stopped", "discontinued")
 _ADHERENCE = {
     **dict.fromkeys(("taking", "taking-as-directed", "taking-not-as-directed"), "active"),
     **dict.fromkeys(("not-taking", "not-taking-as-directed"), "not-taken"),
@@ -135,7 +136,8 @@ def _read_request(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
     changed = read_time(resource.get("statusChanged"), resource.get("dateEnded"))
     if fact.event == "start" and (is_over or planned):
         stopped_for = join_concepts(resource.get("statusReason"))
-        end = changed or planned if is_over else planned
+        # What was stopped did not last until its planned end.
+        end = (changed or ("" if status in _STOPPED else planned)) if is_over else planned
         entries.append(end_entry(fact, end, status if is_over else "planned", stopped_for))
     return entries
 
@@ -153,7 +155,8 @@ def _read_statement(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
     asserted = read_time(resource.get("dateAsserted"))
     start, end = read_period(resource.get("effectivePeriod"))
     time = read_time(resource.get("effectiveDateTime"))
-    is_over = status in _OVER or (bool(end) and status not in _NEVER)
+    is_planned = status not in _OVER and "" < asserted[:10] < end[:10]
+    is_over = status in _OVER or (bool(end) and not is_planned and status not in _NEVER)
     fact = replace(
         fact,
         event="start" if start and status not in _NEVER else "state",
@@ -166,8 +169,9 @@ def _read_statement(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
     since = asserted if not end or asserted[:10] <= end[:10] else ""
     reason = join_concepts(resource.get("reasonCode"))
     entries = [FactEntry(fact, since, remark=_remark(resource, f"Reason: {reason}." if reason else ""))]
-    if is_over and status not in _NEVER:
-        entries.append(end_entry(fact, end, status if status in _OVER else "", since=asserted))
+    if (is_over or is_planned) and status not in _NEVER:
+        past = "planned" if is_planned else status if status in _OVER else ""
+        entries.append(end_entry(fact, end, past, since=asserted))
     return entries
 
 
@@ -248,18 +252,36 @@ _DAYS = {
 
 def read_dosage(dosages: Any) -> str:
     """Return dosage instructions in words: `10 mg oral once daily`."""
-    return "; ".join(filter(None, map(_dosage_text, list_objects(dosages))))
+    steps = _list_steps(dosages)
+    return "; ".join(filter(None, (_dosage_text(dosage) for step in steps for dosage in step)))
+
+
+def _list_steps(dosages: Any) -> list[list[Mapping[str, Any]]]:
+    """Return dosage instructions by their numbers in the sequence. Those of one number are taken at the same time."""
+    steps: dict[int, list[Mapping[str, Any]]] = {}
+    for dosage in list_objects(dosages):
+        number = dosage.get("sequence")
+        steps.setdefault(number if isinstance(number, int) else 0, []).append(dosage)
+    return [steps[number] for number in sorted(steps)]
 
 
 def dosage_end(dosages: Any, start: str) -> str:
     """Return the last day of the dosage instructions, which begin on `start`, if they all have one."""
-    ends = []
-    for dosage in list_objects(dosages):
-        timing = dosage.get("timing")
-        repeat = timing.get("repeat") if isinstance(timing, dict) else None
-        repeat = repeat if isinstance(repeat, dict) else {}
-        ends.append(read_period(repeat.get("boundsPeriod"))[1] or _end_of_duration(start, repeat.get("boundsDuration")))
-    return max(ends) if ends and all(ends) else ""
+    steps = _list_steps(dosages)
+    for step in steps:
+        ends = [_instruction_end(dosage, start) for dosage in step]
+        if not all(ends):
+            return ""
+        start = max(ends)
+    return start if steps else ""
+
+
+def _instruction_end(dosage: Mapping[str, Any], start: str) -> str:
+    """Return the last day of one dosage instruction that begins on `start`, or an empty string."""
+    timing = dosage.get("timing")
+    repeat = timing.get("repeat") if isinstance(timing, dict) else None
+    repeat = repeat if isinstance(repeat, dict) else {}
+    return read_period(repeat.get("boundsPeriod"))[1] or _end_of_duration(start, repeat.get("boundsDuration"))
 
 
 def _end_of_duration(start: str, duration: Any) -> str:
