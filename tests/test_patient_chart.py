@@ -164,6 +164,24 @@ def test_last_visit_is_none_that_was_only_planned(status: str) -> None:
     assert build_chart([*read_chart_record(), make_passage(document)], "last-visit").since == "2150-06-01"
 
 
+def test_timeline_has_the_dose_of_a_vaccine_and_no_vaccination_that_was_refused() -> None:
+    given = ClinicalFact("immunization", "Influenza", start=0, end=3, event="given", time="2150-03-01", value="0.5",
+                         unit="mL", source="i/1")  # fmt: skip
+    refused = ClinicalFact("immunization", "Hepatitis B", start=0, end=3, time="2150-04-01", status="not-done",
+                           source="i/2")  # fmt: skip
+    order = ClinicalFact("medication", "Amoxicillin", start=0, end=3, event="start", time="2150-03-02", unit="mg",
+                         value="500 mg, capsule", number=500, source="m/1")  # fmt: skip
+    passages = []
+    for fact in (given, refused, order):
+        metadata = {FACTS: write_facts([fact]), "note_type": "immunizations"}
+        document = Document(f"note:{fact.source}", "Vaccine", date=fact.time, patient="p1", metadata=metadata)
+        passages.append(make_passage(document))
+    assert [(event.time, event.text) for event in build_chart(passages).events] == [
+        ("2150-03-01", "immunization Influenza 0.5 mL"),
+        ("2150-03-02", "started Amoxicillin 500 mg, capsule"),
+    ]
+
+
 def test_since_is_refused_if_it_is_no_day_or_there_was_no_visit() -> None:
     with pytest.raises(InputError, match="2015-06-30"):
         build_chart(read_chart_record(), "yesterday")

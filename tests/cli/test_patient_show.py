@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from epicrisis.core.clinical_facts import FACTS, ClinicalFact, write_facts
 from epicrisis.core.types import Document
@@ -36,3 +37,32 @@ def test_patient_show_prints_a_stay_that_goes_on_without_an_end(tmp_path: Path, 
     with open_or_create(tmp_path / "ward", HashingEncoder(64), "hashing", 0) as library:
         add_documents(library, [begun, later], HashingEncoder(64))
     assert "since 2150-03-01  stay s1, 2 documents" in run("patient", "show", tmp_path / "ward", "p1").stdout
+
+
+def test_patient_show_says_since_only_of_what_goes_on(tmp_path: Path, run: Run) -> None:
+    rows = [
+        ("Asthma", "start", "2150-03-01", "active"),
+        ("Gout", "start", "2150-03-01", ""),
+        ("Gout", "end", None, "resolved"),
+        ("Migraine", "end", "2150-03-02", "resolved"),
+        ("Epilepsy", "state", "2150-03-01", "refuted"),
+    ]
+    facts, lines, offset = [], [], 0
+    for name, event, day, status in rows:
+        line = f"{event} {name}"
+        place: Any = {"start": offset, "end": offset + len(line), "event": event, "time": day}
+        facts.append(ClinicalFact("problem", name, status=status, source=name, **place))
+        lines.append(line)
+        offset += len(line) + 1
+    document = Document(
+        "note:1", "\n".join(lines), date="2150-03-02", patient="p1", metadata={FACTS: write_facts(facts)}
+    )
+    with open_or_create(tmp_path / "ward", HashingEncoder(64), "hashing", 0) as library:
+        add_documents(library, [document], HashingEncoder(64))
+    shown = run("patient", "show", tmp_path / "ward", "p1").stdout
+    assert [line.strip() for line in shown.split("\n")[3:7]] == [
+        "Asthma (current), since 2150-03-01, 1 entry",
+        "Gout (ended), from 2150-03-01, end unknown, 2 entries",
+        "Migraine (ended), until 2150-03-02, 1 entry",
+        "Epilepsy (withdrawn: refuted), 2150-03-01, 1 entry",
+    ]

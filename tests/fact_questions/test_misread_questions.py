@@ -327,3 +327,10 @@ def test_last_medication_without_a_name_is_explained_without_an_empty_quotation(
     assert computed is not None
     assert computed.state == "abstained"
     assert "“”" not in computed.statement
+
+
+def test_dose_is_listed_without_its_unit_a_second_time() -> None:
+    chart = Chart().add("medication", "Amoxicillin", "2150-03-02", "500 mg, capsule", "mg", event="start", source="m/1")
+    computed = chart.ask("current medications")
+    assert computed is not None
+    assert [row.value for row in computed.rows] == ["500 mg, capsule"]

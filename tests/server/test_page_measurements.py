@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from epicrisis.core.clinical_facts import FACTS, select_rows
+from epicrisis.core.clinical_facts import FACTS, ClinicalFact, select_rows, write_facts
 from epicrisis.core.types import Document, Passage
 from epicrisis.corpus.readers.sources import read_sources
 from epicrisis.library.core.patients import PatientRecord
@@ -189,6 +189,20 @@ def test_record_shows_a_stay_that_goes_on_without_an_end(tmp_path: Path) -> None
     (row,) = build_chart(as_passages(documents)).stays
     assert days == ["since 2150-03-01"]
     assert (row.first_day, row.last_day) == ("2150-03-01", None)
+
+
+def test_problem_of_which_the_record_has_the_end_alone_is_shown_until_then() -> None:
+    facts = [
+        ClinicalFact(
+            "problem", "Gout", start=0, end=4, event="end", time="2150-03-02", status="resolved", source="c/1"
+        ),
+        ClinicalFact("problem", "Asthma", start=5, end=11, event="start", time="2150-03-01", source="c/2"),
+    ]
+    document = Document("note:1", "Gout\nAsthma", date="2150-03-02", patient="p1", metadata={FACTS: write_facts(facts)})
+    shown = describe_chart(as_passages([document]))
+    assert shown is not None
+    assert [(row.text, row.remark) for row in shown["problems"]["past"]] == [("Gout", "until 2150-03")]
+    assert [(row.text, row.remark) for row in shown["problems"]["current"]] == [("Asthma", "since 2150-03")]
 
 
 @pytest.mark.slow

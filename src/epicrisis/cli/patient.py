@@ -97,10 +97,22 @@ def _describe_course(course: ChartCourse) -> str:
     details = f" {course.details}" if course.details else ""
     why = course.status if course.state == "withdrawn" else course.remark
     state = f" ({course.state}: {why})" if why else f" ({course.state})"
-    first = (course.first or _UNKNOWN_DAY)[:10]
-    days = f"{first} to {course.end[:10]}" if course.end else f"since {first}" if course.first else first
     entries = agree(course.statements, "1 entry", f"{course.statements} entries")
-    return printable(f"{course.name}{details}{state}, {days}, {entries}")
+    return printable(f"{course.name}{details}{state}, {_describe_days(course)}, {entries}")
+
+
+def _describe_days(course: ChartCourse) -> str:
+    """Return the first and the last day. What ended on an unknown day, or never was, is not `since` its first."""
+    first, end = (course.first or "")[:10], (course.end or "")[:10]
+    if first and end:
+        return f"{first} to {end}"
+    if end:
+        return f"until {end}"
+    if not first:
+        return _UNKNOWN_DAY
+    if course.state == "ended":
+        return f"from {first}, end unknown"
+    return first if course.state == "withdrawn" else f"since {first}"
 
 
 @command(

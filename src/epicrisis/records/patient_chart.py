@@ -35,6 +35,7 @@ from epicrisis.records.fact_questions.record import (
     list_statuses,
     read_fact_record,
 )
+from epicrisis.records.fact_questions.value_computations import format_value
 from epicrisis.retrieval.hospital_stays import HospitalStay, NoteTime, group_stays
 
 LAST_VISIT = "last-visit"
@@ -69,7 +70,7 @@ class ChartCourse:
     kind: FactKind
     name: str
     first: str | None
-    """The earliest time it is stated for."""
+    """The earliest time it is stated for; None if the record has its end alone."""
     end: str | None
     """When it ended, if it did and the record says when."""
     state: ChartState
@@ -117,7 +118,9 @@ def build_chart(record: Sequence[Passage], since: str | None = None) -> PatientC
     stays = group_stays(notes, facts.ongoing if facts else ())
     plans = list_plan_documents((*facts.facts, *facts.withdrawn)) if facts else frozenset()
     day = _find_last_visit(record, stays, plans) if since == LAST_VISIT else since
-    events = [event for event in _list_events(facts.facts if facts else (), notes) if _is_since(event.time, day)]
+    withdrawn = {fact.document_id for fact in facts.withdrawn} if facts else frozenset[str]()
+    own = [note for note in notes if note.document_id not in withdrawn]
+    events = [event for event in _list_events(facts.facts if facts else (), own) if _is_since(event.time, day)]
     undated = sum(event.time is None for event in events)
     courses = _list_courses(facts) if facts else ()
     number = len(facts.facts) + len(facts.withdrawn) if facts else 0
@@ -199,7 +202,7 @@ def _join_courses(group: Sequence[tuple[Course, ChartState, str]]) -> ChartCours
     return ChartCourse(
         kind=last.kind,
         name=last.name,
-        first=next((fact.time for fact in facts if fact.time), None),
+        first=next((fact.time for fact in facts if fact.time and fact.event != "end"), None),
         end=end,
         state=state,
         remark="; ".join(remarks),
@@ -221,7 +224,7 @@ def _list_events(facts: Iterable[ClinicalFact], notes: Iterable[NoteTime]) -> li
         is_dose = fact.kind == "medication" and fact.event == "given"
         if fact.kind not in VALUE_KINDS and not is_dose:
             verb = "planned end of" if is_planned_end(fact) else _VERBS.get((fact.kind, fact.event), fact.kind)
-            details = f" {fact.value}" if fact.value else ""
+            details = f" {format_value(fact)}" if fact.value else ""
             status = f" ({fact.status})" if fact.status and fact.event != "end" else ""
             events.append(ChartEvent(fact.time, f"{verb} {fact.name}{details}{status}", (fact.document_id,)))
             continue

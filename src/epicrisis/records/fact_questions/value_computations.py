@@ -108,8 +108,10 @@ def _describe_withdrawn(facts: Sequence[ClinicalFact], record: PatientFacts) -> 
 
 
 def format_value(fact: ClinicalFact) -> str:
-    """Return the value with its unit as written: `<0.2 mg/dL`."""
+    """Return the value with its unit as written: `<0.2 mg/dL`. A dose is written with its unit and route."""
     value = fact.value
+    if fact.kind == "medication" and value:
+        return value
     if not value and fact.number is not None:
         value = f"{fact.comparator}{fact.number:g}"
     if fact.comparator and not value.startswith(("<", ">")):

@@ -194,7 +194,10 @@ def _view_course(course: ChartCourse) -> CourseView:
     # The month is enough at a glance: the document has the day.
     first = (course.first or "")[:7]
     until = (course.end or "")[:7]
-    days = f"{first} to {until}" if until > first else f"since {first}" if first and course.state in _NOW else first
+    if until > first:
+        days = f"{first} to {until}" if first else f"until {until}"
+    else:
+        days = f"since {first}" if first and course.state in _NOW else first
     remarks = [days, course.remark]
     if course.state == "uncertain" and not course.remark:
         remarks.append("uncertain")
