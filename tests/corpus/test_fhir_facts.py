@@ -715,6 +715,14 @@ def test_result_reported_later_is_in_document_of_that_day(tmp_path: Path, issued
     assert read_lines(tmp_path, observation(issued=issued)) == [(date, line)]
 
 
+def test_name_of_a_component_does_not_repeat_that_of_its_panel(tmp_path: Path) -> None:
+    names = ("Systolic blood pressure", "Cuff size")
+    components = [{"code": {"text": name}, "valueQuantity": {"value": 120, "unit": "mm[Hg]"}} for name in names]
+    resource = observation(code={"text": "Blood pressure"}, valueQuantity=None, component=components)
+    (document,) = read_documents(tmp_path, resource)
+    assert [fact.name for fact in facts_of(document)] == ["Systolic blood pressure", "Blood pressure, Cuff size"]
+
+
 def test_components_of_blood_pressure_are_facts_of_their_own(tmp_path: Path) -> None:
     components = []
     for code, name, value in (("8480-6", "Systolic blood pressure", 142), ("8462-4", "Diastolic blood pressure", 88)):

@@ -7,6 +7,7 @@ What is not known before a later day is a fact of that day: the end of a problem
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -39,6 +40,7 @@ from epicrisis.corpus.records.fhir.fhir_values import (
 from epicrisis.corpus.records.fhir.medications import MEDICATION_TYPES, FindMedication, read_medication
 
 _ENTERED_IN_ERROR = "entered-in-error"
+_WORD = re.compile(r"\w+")
 _PAST_PROBLEM = ("resolved", "inactive", "remission")
 _CLINICAL_STATUSES = (*_PAST_PROBLEM, "active", "recurrence", "relapse")
 _VERIFICATION_STATUSES = (
@@ -121,8 +123,8 @@ def _read_observation(resource: Resource) -> list[FactEntry]:
             if absence := read_absence(part):
                 absences.append(absence if part is resource else f"{part_name} {absence}")
             continue
-        if part is not resource and not VITAL_SIGNS.intersection(part_codes):
-            part_name = f"{name}, {part_name}" if name else part_name
+        if part is not resource and not VITAL_SIGNS.intersection(part_codes) and not _has_words(part_name, name):
+            part_name = f"{name}, {part_name}"
         fact = ClinicalFact(
             kind,
             part_name or "Observation",
@@ -248,6 +250,11 @@ def _written_event(resource: Resource, prefix: str) -> str:
     text = ", ".join(filter(None, words))
     label = "Time" if prefix in ("performed", "occurrence") else prefix.capitalize()
     return f"{label}: {text}." if text else ""
+
+
+def _has_words(name: str, other: str) -> bool:
+    """Return whether a name has all words of the other: `Systolic blood pressure` those of `Blood pressure`."""
+    return set(_WORD.findall(other.lower())) <= set(_WORD.findall(name.lower()))
 
 
 def _read_allergy(resource: Resource) -> list[FactEntry]:
