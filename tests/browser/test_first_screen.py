@@ -75,6 +75,23 @@ def test_evidence_answer_shows_its_first_result_sentence(tmp_path: Path, width: 
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
+def test_very_long_title_leaves_room_for_the_sentence(tmp_path: Path, width: int, height: int) -> None:
+    title = "Low-dose aspirin in women at high risk of preterm pre-eclampsia and other conditions " * 20
+    documents = [Document("d1", "Aspirin lowered the risk of preterm pre-eclampsia.", title=title, date="2017")]
+    library = open_library(tmp_path / "lib", None, documents)
+    app = create_app(open_resources(library), ServerOptions(folder=tmp_path / "server"))
+
+    async def steps(visit: Visit) -> None:
+        page = await visit.open(width=width)
+        await show(page, width, height)
+        await ask(page, "Does aspirin lower the risk of preterm pre-eclampsia?", "")
+        await show(page, width, height)
+        assert await is_on_first_screen(page.locator(".study .quote"))
+
+    browse(app, steps)
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
 def test_model_answer_shows_verdict_and_first_claim(tmp_path: Path, width: int, height: int) -> None:
     model = claiming_model()
     app = make_app(tmp_path, model, strategy="rag", citing="numbers", k=8, check="off", not_in_library="ask")
