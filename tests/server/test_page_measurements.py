@@ -205,6 +205,24 @@ def test_problem_of_which_the_record_has_the_end_alone_is_shown_until_then() -> 
     assert [(row.text, row.remark) for row in shown["problems"]["current"]] == [("Asthma", "since 2150-03")]
 
 
+def test_last_value_is_the_last_instant_and_not_the_last_local_time(tmp_path: Path) -> None:
+    later = observation("Creatinine", "2150-06-01T23:30:00-05:00", 1.1, "mg/dL")
+    earlier = observation("Creatinine", "2150-06-02T05:00:00+02:00", 1.4, "mg/dL")
+    shown = describe_chart(as_passages(read_bundle(tmp_path, {**later, "id": "o1"}, {**earlier, "id": "o2"})))
+    assert shown is not None
+    assert [value.text for row in shown["values"] for value in row.values] == ["1.4", "1.1"]
+
+
+def test_note_whose_title_is_none_is_named_by_its_kind(tmp_path: Path) -> None:
+    patient = PatientRecord(id=PATIENT, notes=2, first=None, last=None, encounters=0, note_types={})
+    notes = (
+        NoteEntry("note:1", "about:blank", "2150-03-01", {"note_type": "Nursing"}),
+        NoteEntry("note:2", "untitled", "2150-03-02", {}),
+    )
+    shown = describe_record(PatientNotes(patient, notes), "ward")
+    assert [note.title for entry in shown["entries"] for note in entry.notes] == ["note:2", "Nursing"]
+
+
 @pytest.mark.slow
 def test_record_shows_measurements_and_value_opens_note_of_its_day(tmp_path: Path) -> None:
     documents = read_bundle(

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from epicrisis.core.clinical_facts import ClinicalFact
 from epicrisis.core.fact_kinds import VALUE_KINDS, FactKind
+from epicrisis.core.fact_times import FactClock
 from epicrisis.core.printable import printable
 from epicrisis.core.types import Passage
 from epicrisis.records.fact_questions.record import PatientFacts, read_fact_record
@@ -106,13 +108,21 @@ def list_measurements(record: PatientFacts, document_ids: Iterable[str]) -> Meas
         if fact.document_id in documents and _write_value(fact):
             values = series.setdefault((fact.name.casefold(), fact.unit), {})
             values.setdefault((fact.time or "", _write_value(fact)), fact)
-    rows = [_make_row(sorted(series[key].values(), key=_read_time)) for key in sorted(series)]
+    rows = [_make_row(_sort_by_time(series[key].values())) for key in sorted(series)]
     withdrawn = [fact for fact in record.withdrawn if fact.document_id in documents and fact.kind in VALUE_KINDS]
     return Measurements(tuple(rows), len(withdrawn))
 
 
-def _read_time(fact: ClinicalFact) -> str:
-    return fact.time or ""
+def _sort_by_time(facts: Iterable[ClinicalFact]) -> list[ClinicalFact]:
+    """Return values by the instants of their times, as computed answers compare them, those without a time first."""
+    facts = list(facts)
+    clock = FactClock.build(facts)
+
+    def order(fact: ClinicalFact) -> tuple[datetime, str]:
+        place = clock.place(fact)
+        return (place[0] if place else datetime.min), fact.time or ""
+
+    return sorted(facts, key=order)
 
 
 def _write_value(fact: ClinicalFact) -> str:

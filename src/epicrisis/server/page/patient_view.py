@@ -16,6 +16,7 @@ from typing import Any
 from epicrisis.core.answers import Answer, Notice
 from epicrisis.core.dates import TimeRange
 from epicrisis.core.printable import printable
+from epicrisis.core.references import name_document
 from epicrisis.core.types import Passage
 from epicrisis.records.fact_questions.record import PatientFacts, read_fact_record
 from epicrisis.retrieval.hospital_stays import HospitalStay, NoteTime, format_day, group_stays
@@ -132,7 +133,7 @@ def _view_note(note: NoteEntry, marks: NoteMarks) -> NoteRow:
     kind = str(note.metadata.get("note_type") or "")
     return NoteRow(
         id=note.id,
-        title=note.title or kind or note.id,
+        title=name_document(note.title, kind or note.id),
         date=(note.date or "").replace("T", " "),
         kind=kind,
         is_left_out=note.id in marks.left_out,
