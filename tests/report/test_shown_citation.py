@@ -10,9 +10,11 @@ from rich.console import Console
 
 from epicrisis.cli.event_display import EventDisplay
 from epicrisis.core.answers import Citation
+from epicrisis.core.references import Reference
 from epicrisis.report import answer_content, shown_citation
 from epicrisis.report.answer_content import build_answer_content
 from epicrisis.report.answer_files import to_html, to_markdown
+from epicrisis.report.citation_files import CitedSource
 from epicrisis.report.shown_citation import ShownCitation, show_citation
 from epicrisis.server.api import mcp_results, openai_reply
 from epicrisis.server.page import answer_view
@@ -44,3 +46,28 @@ def test_words_of_a_citation_are_printable_and_name_its_study() -> None:
     assert "\x1b" not in shown.quotation
     assert shown.facts == (("Study type", "randomised trial"),)
     assert shown_citation.show_citation(ANSWER.citations[1]).facts == ()
+
+
+@pytest.mark.parametrize(
+    ("title", "note_type", "reference"),
+    [
+        ("untitled", "", "file:leaflet.html. 2001"),
+        ("about:blank", "Letter", "file:leaflet.html. 2001 (Letter)"),
+        ("Aspirin in men.", "", "Aspirin in men. 2001"),
+        ("", "", "2001"),
+    ],
+)
+def test_title_that_is_none_is_no_title_of_a_citation(title: str, note_type: str, reference: str) -> None:
+    citation = ANSWER.citations[0]
+    words = replace(Reference(year="2001"), note_type=note_type)
+    shown = show_citation(
+        replace(citation, title=title, document_id="file:leaflet.html", reference=words, source="", date="2001")
+    )
+    assert shown.reference == reference
+
+
+def test_files_of_references_name_a_document_without_title_by_its_id() -> None:
+    source = CitedSource(
+        id="file:leaflet.html", title="Untitled", source="", date="2001", reference=Reference(year="2001")
+    )
+    assert source.heading == "file:leaflet.html"

@@ -88,7 +88,8 @@ def test_document_without_title_is_named_by_its_id(tmp_path: Path) -> None:
     async def run() -> list[str]:
         async with connect(app) as client:
             address = await ask(client, "Does aspirin lower the risk of stroke?", strategy="evidence")
-            places = ("/libraries/lib", address, f"{address}/sources/1")
+            files = [f"{address}/export.{suffix}" for suffix in ("md", "html", "csv", "bib", "ris")]
+            places = ("/libraries/lib", address, f"{address}/sources/1", *files)
             return [(await client.get(place)).text for place in places]
 
     for html in asyncio.run(run()):

@@ -114,8 +114,10 @@ class Reference:
     def describe(self, title: str, source: str, date: str | None) -> str:
         """Return the reference on one line: authors, title, journal or source, year or date of the note, pages.
 
-        For example `Pucciani F et al. Endosonography in dyschesia. Dis Colon Rectum. 2002;45(1):12-9`.
+        For example `Pucciani F et al. Endosonography in dyschesia. Dis Colon Rectum. 2002;45(1):12-9`. A title that is
+        none, such as `untitled`, is left out.
         """
+        title = name_document(title, "")
         when = (date or "") if self.note_type else self.year + self._describe_pages()
         journal = self.journal or self.publication.book or source
         pieces = (_shorten_authors(self.authors), title, journal, when)

@@ -15,7 +15,7 @@ from typing import Any
 
 from epicrisis.core.answers import Answer, Citation
 from epicrisis.core.printable import printable, printable_json
-from epicrisis.core.references import Reference, build_reference
+from epicrisis.core.references import Reference, build_reference, name_document
 from epicrisis.core.types import ArticleMark, Document, Passage
 
 _MARKED_NOTE = "This article is marked: {}"
@@ -107,7 +107,7 @@ class CitedSource:
     @property
     def heading(self) -> str:
         """The title without its final full stop, or the id of a document without a title."""
-        title = " ".join(printable(self.title).split())
+        title = " ".join(printable(name_document(self.title, self.id)).split())
         is_sentence = title.endswith(".") and not title.endswith("..")
         return (title[:-1] if is_sentence else title) or printable(self.id)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from epicrisis.core.printable import count_noun, printable
-from epicrisis.core.references import Link, Reference, build_reference, find_document_study
+from epicrisis.core.references import Link, Reference, build_reference, find_document_study, name_document
 from epicrisis.core.study_types import StudyTypeMatch
 from epicrisis.core.types import Hit, Passage, Ranking
 from epicrisis.report.answer_content import AnswerContent, AnswerSection, SourceEntry, describe_marks
@@ -87,7 +87,7 @@ def _describe_document(hits: Sequence[Hit], stems: frozenset[str]) -> FoundDocum
         passages.append(FoundPassage(printable(hit.passage.id), place, hit.score, text, find_matches(text, stems)))
     return FoundDocument(
         printable(first.document_id),
-        printable(first.title.strip() or first.document_id),
+        printable(name_document(first.title.strip(), first.document_id)),
         describe_source(first, reference, study),
         describe_marks(first.marks),
         reference.links,

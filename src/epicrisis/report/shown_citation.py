@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from epicrisis.core.answers import Citation
 from epicrisis.core.printable import printable
 from epicrisis.core.prompts import MARK_LABELS
-from epicrisis.core.references import Link
+from epicrisis.core.references import Link, name_document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,15 +36,16 @@ class ShownCitation:
 def show_citation(citation: Citation) -> ShownCitation:
     """Return the words of a citation."""
     reference = citation.reference
+    title = name_document(citation.title, citation.document_id) if citation.title else ""
     is_in_title = citation.title.casefold().startswith(reference.note_type.casefold())
     kind = "" if is_in_title else f" ({reference.note_type})"
-    described = printable(reference.describe(citation.title, citation.source, citation.date) + kind)
+    described = printable(reference.describe(title, citation.source, citation.date) + kind)
     place = printable(reference.describe_place())
     document = printable(citation.document_id)
     facts = {"Study type": reference.study.label if reference.study is not None else ""}
     return ShownCitation(
         number=citation.number,
-        title=printable(citation.title),
+        title=printable(title),
         reference=described or document,
         quotation=printable(citation.quotation),
         marks=", ".join(MARK_LABELS[mark] for mark in citation.marks),
