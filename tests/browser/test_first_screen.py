@@ -76,7 +76,7 @@ def test_evidence_answer_shows_its_first_result_sentence(tmp_path: Path, width: 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
 def test_very_long_title_leaves_room_for_the_sentence(tmp_path: Path, width: int, height: int) -> None:
-    title = "Low-dose aspirin in women at high risk of preterm pre-eclampsia and other conditions " * 20
+    title = "Low-dose aspirin in women at high risk of preterm pre-eclampsia and other conditions " * 60
     documents = [Document("d1", "Aspirin lowered the risk of preterm pre-eclampsia.", title=title, date="2017")]
     library = open_library(tmp_path / "lib", None, documents)
     app = create_app(open_resources(library), ServerOptions(folder=tmp_path / "server"))
