@@ -189,6 +189,14 @@ def test_mimic_code_of_two_versions_has_the_title_of_its_own(tmp_path: Path) -> 
     assert [fact.codes for fact in facts_of(items, "Light chain (AL) amyloidosis")] == [("icd10cm:E8581",)]
 
 
+def test_test_that_was_not_performed_has_no_value(tmp_path: Path) -> None:
+    comment = "HEMOLYZED, TEST NOT PERFORMED"
+    row = {**MIMIC["labevents"][0], "value": "___", "valuenum": "", "comments": comment}
+    tables = {"labevents": [row], "d_labitems": MIMIC["d_labitems"]}
+    (fact,) = facts_of(read_folder(write_tables(tmp_path / "mimic", tables)), "Creatinine")
+    assert (fact.value, fact.status, fact.unit) == (comment, "not-done", "")
+
+
 def test_mimic_bound_in_words_and_range_of_one_bound_are_read(tmp_path: Path) -> None:
     row = {**MIMIC["labevents"][0], "value": "LESS THAN 0.1", "valuenum": "0.1", "ref_range_lower": ""}
     tables = {"labevents": [row], "d_labitems": MIMIC["d_labitems"]}

@@ -9,7 +9,7 @@ import pytest
 from epicrisis.core.allergy_denials import read_denial
 from epicrisis.core.clinical_facts import ClinicalFact
 from epicrisis.core.fact_kinds import FactKind
-from epicrisis.corpus.records.facts.fact_values import name_denial, parse_value, states_absence
+from epicrisis.corpus.records.facts.fact_values import name_denial, parse_value, states_absence, states_no_value
 from epicrisis.corpus.records.facts.times import add_supply, read_fact_time
 
 
@@ -171,3 +171,29 @@ def test_value_with_other_words_is_no_number(text: str, unit: str) -> None:
 def test_date_that_nobody_knows_is_none(time: str) -> None:
     assert read_fact_time(time) == ""
     assert read_fact_time("2150-03-04") == "2150-03-04"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CANCELLED",
+        "___ HEMOLYZED, TEST NOT PERFORMED",
+        "ERROR",
+        "see comment",
+        "Specimen clotted. Test was cancelled.",
+        "UNABLE TO REPORT DUE TO HEMOLYSIS",
+        "Test not performed - specimen hemolyzed",
+        "QNS",
+        "N/A",
+    ],
+)
+def test_text_that_says_only_that_there_is_no_value_is_none(text: str) -> None:
+    assert states_no_value(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "None", "Negative", "Hemolyzed", "Insufficient", "Not detected", "cancelled order of 1.9", "1.9. See note"],
+)
+def test_text_of_a_result_is_a_value(text: str) -> None:
+    assert not states_no_value(text)

@@ -614,6 +614,19 @@ def test_reason_without_a_value_is_no_value(tmp_path: Path) -> None:
     assert document.text == "08:10 Not done: Creatinine: not available (not-performed) (not-done)"
 
 
+def test_text_that_says_that_there_is_no_value_is_none(tmp_path: Path) -> None:
+    """A component of it withdraws no other one."""
+    potassium = {"code": {"text": "Potassium"}, "valueString": "HEMOLYZED, TEST NOT PERFORMED"}
+    sodium = {"code": {"text": "Sodium"}, "valueQuantity": {"value": 140, "unit": "mmol/L"}}
+    panel = observation(code={"text": "Panel"}, valueQuantity=None, component=[potassium, sodium])
+    lone = observation(id="o2", code={"text": "Platelets"}, valueQuantity=None, valueString="see comment")
+    facts = [fact for document in read_documents(tmp_path, panel, lone) for fact in facts_of(document)]
+    assert [(fact.name, fact.value, fact.status) for fact in facts] == [
+        ("Panel, Sodium", "140", ""),
+        ("Platelets", "see comment", "not-done"),
+    ]
+
+
 def test_component_without_a_value_is_a_remark(tmp_path: Path) -> None:
     systolic = {"code": {"text": "Systolic"}, "valueQuantity": {"value": 120, "unit": "mmHg"}}
     diastolic = {"code": {"text": "Diastolic"}, "dataAbsentReason": NOT_PERFORMED}

@@ -32,7 +32,7 @@ from epicrisis.corpus.base.note_times import is_no_date, parse_note_time
 from epicrisis.corpus.base.reader_base import DeletedDocument, StatedSources
 from epicrisis.corpus.base.removal_log import RemovalLog
 from epicrisis.corpus.records.assertions import assess_name
-from epicrisis.corpus.records.facts.fact_values import name_denial, states_absence
+from epicrisis.corpus.records.facts.fact_values import name_denial, states_absence, states_no_value
 from epicrisis.corpus.records.facts.times import split_offset
 from epicrisis.corpus.records.note_documents import SOURCE
 from epicrisis.system.temporary_folders import TemporaryFolder
@@ -352,9 +352,12 @@ def _leave_out_unborn(entry: FactEntry, born: str) -> FactEntry:
 def _assess_entry(entry: FactEntry) -> FactEntry:
     """Return the entry with the status that its name gives it.
 
-    `refuted`: it names nothing that the patient has. A problem may also be suspected, or of the family.
+    `refuted`: it names nothing that the patient has. A problem may also be suspected, or of the family. `not-done`: a
+    value that says only that there is none.
     """
     fact = name_denial(entry.fact)
+    if KINDS[fact.kind].is_value and states_no_value(fact.value):
+        return replace(entry, fact=replace(fact, unit="", status="not-done"), written_unit="")
     if states_absence(fact):
         return _refute(replace(entry, fact=fact), fact.name)
     if fact.kind == "allergy" and (denied := read_denial(fact.name)):

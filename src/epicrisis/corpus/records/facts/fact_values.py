@@ -171,6 +171,22 @@ _NONE_NAME = re.compile(
     r"[.\s]*",
     re.IGNORECASE,
 )
+_OF_TEST = r"(?:(?:test|specimen|sample|result|order|lab|value)s? )?(?:(?:is|was|has been) )?"
+_NO_VALUE = re.compile(
+    rf"{_OF_TEST}(?:cancel(?:l?ed)?|not (?:done|performed|reported|reportable|available|tested|received|collected|"
+    r"measured|obtained|applicable)|unavailable|pending|rejected|error|n/?a|qns|quantity not sufficient|to follow|"
+    r"unable to (?:report|perform|calculate|analy[sz]e|determine|obtain)|see (?:comments?|notes?|below|report|text)|"
+    r"no (?:result|specimen|sample)(?: received| available)?)(?: (?:by|at|per|due to|because of)\b.*)?",
+    re.IGNORECASE,
+)
+"""A part of a value that says that there is none."""
+_WHY_NONE = re.compile(
+    rf"{_OF_TEST}(?:(?:grossly )?ha?emoly[sz]ed|ha?emolysis|clotted|contaminated|lip[ae]+mic|icteric|lost|discarded|"
+    r"(?:quantity |volume )?(?:insufficient|too small)|"
+    r"(?:insufficient|improper|wrong) (?:specimen|sample|quantity|tube)|specimen|sample|test|result)",
+    re.IGNORECASE,
+)
+_CLAUSE_END = re.compile(r"[,;:.()]|\s-\s")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _WORD_GAP = re.compile(r"[\s_-]+")
 _NUMBER = re.compile(
@@ -269,6 +285,15 @@ def name_denial(fact: ClinicalFact) -> ClinicalFact:
     words = (_NO_ALLERGIES.get(code.rpartition(":")[2]) for code in fact.codes)
     denial = next(filter(None, words), "") if fact.kind == "allergy" else ""
     return replace(fact, name=denial) if denial and not fact.name.lower().startswith("no ") else fact
+
+
+def states_no_value(text: str) -> bool:
+    """Return whether a text in the place of a value says only that there is none: `HEMOLYZED, TEST NOT PERFORMED`."""
+    clauses = [clause for part in _CLAUSE_END.split(text) if (clause := " ".join(part.strip(" _*\t").split()))]
+    says_none = [_NO_VALUE.fullmatch(clause) is not None for clause in clauses]
+    return any(says_none) and all(
+        none or _WHY_NONE.fullmatch(clause) for none, clause in zip(says_none, clauses, strict=True)
+    )
 
 
 def states_absence(fact: ClinicalFact) -> bool:

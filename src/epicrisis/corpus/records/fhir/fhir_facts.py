@@ -21,6 +21,7 @@ from epicrisis.corpus.records.facts.fact_values import (
     choose_name,
     name_allergy,
     name_status,
+    states_no_value,
 )
 from epicrisis.corpus.records.facts.times import describe_end, reported_since
 from epicrisis.corpus.records.fhir.fhir_resources import WITHDRAWN, Resource, as_list, is_hospital_stay, list_objects
@@ -119,8 +120,8 @@ def _read_observation(resource: Resource) -> list[FactEntry]:
     for part in (resource, *as_list(resource.get("component"))):
         value = read_value(part)
         part_name, part_codes = (name, codes) if part is resource else read_concept(part.get("code"))
-        if not value.text:
-            if absence := read_absence(part):
+        if not value.text or states_no_value(value.text):
+            if absence := read_absence(part) or value.text:
                 absences.append(absence if part is resource else f"{part_name} {absence}")
             continue
         if part is not resource and not VITAL_SIGNS.intersection(part_codes) and not _has_words(part_name, name):
