@@ -262,6 +262,15 @@ def test_medication_has_dose_schedule_and_course(
     assert [line for _, line in lines(tmp_path, text)] == [line.format("10 mg Oral every 12 h") for line in expected]
 
 
+@pytest.mark.parametrize("mood", ["EVN", "INT"])
+@pytest.mark.parametrize("high", ["", '<high value="20990901"/>'])
+def test_medication_that_begins_after_its_document_is_intended(tmp_path: Path, mood: str, high: str) -> None:
+    times = f'<effectiveTime xsi:type="IVL_TS"><low value="20990701"/>{high}</effectiveTime>'
+    items = read(tmp_path, document([drug(times, mood=mood)]))
+    rows = [fact(item) for item in fact_documents(items)]
+    assert [(row.event, row.time, row.status) for row in rows] == [("state", "2099-07-01", "intended")]
+
+
 def test_procedures_and_immunizations_that_were_not_done_say_so(tmp_path: Path) -> None:
     vaccine = 'code="140" codeSystem="2.16.840.1.113883.12.292" displayName="Influenza"'
     done = drug('<effectiveTime value="20141001"/>', status="completed", code="11369-6", vaccine=vaccine)

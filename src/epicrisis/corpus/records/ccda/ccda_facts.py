@@ -346,10 +346,13 @@ def _read_medication(statement: _Element, context: _Context) -> list[FactEntry]:
     is_over = is_stopped or (bool(end) and not is_planned)
     if status_name == "on-hold" or status == "suspended":
         status = "on-hold"
+    is_intended = "" < context.document_day < start[:10] and not is_stopped
+    if is_intended:
+        status = "intended"
     fact = ClinicalFact(
         "medication",
         name,
-        event="start" if start and not denial else "state",
+        event="start" if start and not (denial or is_intended) else "state",
         time=start or _author_time(statement) or context.document_day or None,
         codes=codes,
         value=read_directions(statement, name, context.narrative),
@@ -359,7 +362,7 @@ def _read_medication(statement: _Element, context: _Context) -> list[FactEntry]:
         category="request" if statement.get("moodCode") == "INT" else "statement",
     )
     entries = [FactEntry(fact, _author_time(statement), remark=_read_comment(statement, context))]
-    if (is_over or end) and not denial:
+    if (is_over or end) and not (denial or is_intended):
         past = "stopped" if is_stopped else _OVER.get(status, "") if is_over else "planned"
         # A planned end after a stop is not when it ended.
         end = "" if is_stopped and is_planned else end
