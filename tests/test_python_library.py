@@ -310,6 +310,15 @@ def test_placeholder_of_a_patient_is_skipped(patient: str, tmp_path: Path) -> No
     assert "placeholder" in report.reasons[0].reason
 
 
+@pytest.mark.parametrize("name", ["Unknown", "Unknown Unknown", "UNKNOWN, Patient", "N/A", "-"])
+def test_placeholder_of_a_name_is_none_and_contradicts_none(name: str, tmp_path: Path) -> None:
+    with Library.create(tmp_path / "lib", encoder=HashingEncoder(64)) as library:
+        library.add(replace(GOUT, metadata={"patient_name": name}))
+        assert [patient.name for patient in library.patients()] == [None]
+        library.add(replace(GOUT, id="note:2", metadata={"patient_name": "Anna Berg"}))
+        assert [patient.name for patient in library.patients()] == ["Anna Berg"]
+
+
 def test_whole_numbers_are_taken_as_text(tmp_path: Path) -> None:
     number: Any = 10083814
     year: Any = 2024

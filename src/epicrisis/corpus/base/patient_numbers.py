@@ -46,6 +46,12 @@ def stands_for_nobody(patient: str) -> bool:
     return _PLACEHOLDER.fullmatch(patient.rpartition("|")[2].strip().casefold()) is not None
 
 
+def names_nobody(name: str) -> bool:
+    """Return whether all words of a name are what systems write for a missing one: `Unknown, Unknown`."""
+    words = name.replace(",", " ").split()
+    return stands_for_nobody(" ".join(words)) or all(stands_for_nobody(word) for word in words)
+
+
 @dataclass(frozen=True, slots=True)
 class StatedPerson:
     """A patient as the header of a document or a message says. One that is read has a record number."""

@@ -8,13 +8,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import closing
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from epicrisis.core.dates import first_day, last_day
 from epicrisis.core.errors import InputError, LibraryError
 from epicrisis.core.types import Document
-from epicrisis.corpus.base.patient_numbers import stands_for_nobody
+from epicrisis.corpus.base.patient_numbers import names_nobody, stands_for_nobody
 from epicrisis.corpus.base.reader_base import PatientIdentity
 from epicrisis.library.base.engine_errors import translate_errors
 from epicrisis.library.base.manifest import complete_manifest
@@ -279,9 +279,13 @@ class PatientRegistration:
         self._names: set[tuple[str, str]] = set()
 
     def add(self, identity: PatientIdentity) -> None:
-        """Remember the identity until the next `record`. What is said of a placeholder is said of several people."""
+        """Remember the identity until the next `record`. What is said of a placeholder is said of several people.
+
+        A placeholder is no name either, and contradicts none.
+        """
         if stands_for_nobody(identity.patient):
             return
+        identity = replace(identity, names=tuple(name for name in identity.names if not names_nobody(name)))
         self._pending.append(identity)
         if identity.alias:
             self.joined[identity.alias] = identity.patient
@@ -291,7 +295,7 @@ class PatientRegistration:
         """Remember the patients' names in the metadata of these notes (`patient_name`), unless they are known."""
         for document in documents:
             name = document.metadata.get("patient_name")
-            if document.patient is None or not isinstance(name, str) or not name.strip():
+            if document.patient is None or not isinstance(name, str) or names_nobody(name):
                 continue
             if (document.patient, name) not in self._names:
                 self._names.add((document.patient, name))
