@@ -119,6 +119,12 @@ def test_duration_of_dosage_plans_an_end(value: int, unit: str, end: str, tmp_pa
     assert planned == ([end] if end else [])
 
 
+def test_class_of_an_encounter_of_r5_is_named_in_words(tmp_path: Path) -> None:
+    stay = {"resourceType": "Encounter", "id": "1", "status": "in-progress", "subject": SUBJECT}
+    stay |= {"class": [{"coding": [{"code": "IMP"}]}], "actualPeriod": {"start": "2150-03-01"}}
+    assert [line for _, line in read_lines(tmp_path, stay)] == ["Admitted: inpatient encounter (in-progress)"]
+
+
 def list_taper(*days: int, numbers: Sequence[int | None]) -> list[dict[str, Any]]:
     """Return dosage instructions of these lengths with these numbers in the sequence."""
     steps = []

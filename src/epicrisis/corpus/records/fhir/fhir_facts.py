@@ -454,7 +454,9 @@ def _class_words(resource: Resource) -> str:
             code = str(concept["code"])
             words.append(str(concept.get("display") or ENCOUNTER_CLASSES.get(code.upper(), code)))
         else:
-            words.append(read_concept(concept)[0])
+            # R5 has concepts, whose only words may be the code.
+            name = read_concept(concept)[0]
+            words.append(ENCOUNTER_CLASSES.get(name.upper(), name))
     return ", ".join(filter(None, words))
 
 
