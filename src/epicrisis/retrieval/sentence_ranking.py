@@ -234,7 +234,7 @@ class SentenceRanker:
             return SentenceRanking((), parameters)
         texts = [sentence.text for sentence in candidates]
         if ranker is not None:
-            no_findings = np.concatenate([document.no_findings for document in read])
+            no_findings = np.concatenate([document.no_findings for document in read], dtype=np.float32)
             scores = ranker.score(question, found, self.analyze) - NO_FINDING_LOSS * no_findings
         else:
             scores, listing = self._score(question, candidates, texts, ranks), None
