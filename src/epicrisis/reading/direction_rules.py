@@ -143,9 +143,9 @@ _CONTROL = re.compile(r"\b(?:control|placebo|sham|usual care|standard|convention
 _NO_COMPARISON = re.compile(
     r"(?:more|less|greater|fewer|lower|higher) than(?: or equal to)? (?:[\d.<>]|normal)", re.IGNORECASE
 )
+"""A bound, not a direction: `more than 20 %`."""
 _MEASURE = re.compile(r"\((?:absolute |relative )?(?:risk|rate)(?: |-)(?:reductions?|increases?)\b", re.IGNORECASE)
 """A measure within parentheses, whose sign and groups the sentence does not say."""
-"""A bound, not a direction: `more than 20 %`."""
 _SIGNIFICANTLY = re.compile(r"\b(?:significan\w+|statistically)\b", re.IGNORECASE)
 _WITHHOLDS = re.compile(
     r"\b(?:defer(?:ring|red|ral of)?|delay(?:ing|ed)?|postpon(?:ing|ed|ement of)|withh(?:olding|eld)|"
