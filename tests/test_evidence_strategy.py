@@ -162,6 +162,18 @@ def test_document_found_first_by_meaning_is_among_the_first_three(tmp_path: Path
     assert [citation.document_id for citation in answer.citations][:3] == ["zinc", "zinc", ELSEWHERE.id]
 
 
+def test_documents_that_name_the_asked_drug_are_shown_alone(tmp_path: Path) -> None:
+    """Another drug's trial has more words of the question. Where none names the drug, the nearest are shown."""
+    asked = Question("Does colchicine prevent recurrent pericarditis?")
+    other = "Recurrent pericarditis was prevented: it was significantly less frequent with prednisone (p = 0.01)."
+    own = "Relapses were significantly less frequent with colchicine than with placebo (p = 0.02)."
+    documents = [Document("other", other), Document("own", f"Pericarditis comes back. {own}")]
+    with search_of(tmp_path, documents) as search:
+        assert documents_of(ask(search, asked, not_in_library="ask")) == {"own"}
+    with search_of(tmp_path / "without", documents[:1]) as search:
+        assert documents_of(ask(search, asked, not_in_library="ask")) == {"other"}
+
+
 def test_beginning_is_of_the_first_library_with_the_document(tmp_path: Path) -> None:
     other = Document("yes", "Another text of the same name.")
     beside = SearchableStore(library(tmp_path / "other", [other, DOCUMENTS[1]]), ENCODER, "papers")

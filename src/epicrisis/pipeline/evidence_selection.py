@@ -187,12 +187,15 @@ def list_evidence(
     """
     passages = retriever.read_whole(ranking.passages, scope)
     best = _rank_best(settings, retriever, text, ranking, max(k, SHOWN_SENTENCES), passages)
-    sentences = replace(best, hits=best.hits[:k])
-    if not checks_absence(settings, text, scope):
-        return sentences
-    absence = _judge_absence(retriever, text, ranking, best.relevance, scope)
-    if not absence.reason:
-        absence = replace(absence, reason=describe_unnamed(_find_unnamed(retriever, text, best, passages)))
+    sentences, absence = replace(best, hits=best.hits[:k]), Absence()
+    if checks_absence(settings, text, scope):
+        absence = _judge_absence(retriever, text, ranking, best.relevance, scope)
+        if not absence.reason:
+            absence = replace(absence, reason=describe_unnamed(_find_unnamed(retriever, text, best, passages)))
+    if not absence.reason and scope.patient is None and not settings.prefer:
+        named = _keep_named(text, passages, expands=retriever.expands)
+        if len(named) < len(passages):
+            sentences = _rank_best(settings, retriever, text, ranking, k, named)
     return replace(sentences, absence=absence.reason, notes=(*sentences.notes, *absence.notes))
 
 
@@ -271,15 +274,39 @@ def _find_unnamed(
 def find_unnamed_drugs(question: str, read: str, *, expands: bool) -> tuple[str, ...]:
     """Return the drugs of a question if a text names none of them, by none of their spellings and other names."""
     # The rules of support come with numpy, which some commands do without.
-    from epicrisis.reading.support import find_drugs, has_drug
+    from epicrisis.reading.support import find_drugs
+
+    drugs = find_drugs(question)
+    return () if _names_any(drugs, question, read, expands=expands) else tuple(drugs)
+
+
+def _keep_named(question: str, passages: Sequence[Passage], *, expands: bool) -> Sequence[Passage]:
+    """Return the passages of documents that name a drug of the question, or all if none does."""
+    from epicrisis.reading.support import find_drugs
+
+    # Drugs with a common name mean other things in most questions: "lead".
+    subject = list_subject_words(question, analyze_words)
+    drugs = [*find_drugs(question), *(word for word in list_drug_words(question) if word in subject)]
+    documents: dict[str, list[str]] = {}
+    for passage in passages:
+        documents.setdefault(passage.document_id, []).append(f"{passage.title}\n{passage.text}")
+    named: set[str] = set()
+    for document_id, texts in documents.items():
+        if _names_any(drugs, question, "\n".join(texts), expands=expands):
+            named.add(document_id)
+    return [passage for passage in passages if passage.document_id in named] or passages
+
+
+def _names_any(drugs: Sequence[str], question: str, read: str, *, expands: bool) -> bool:
+    """Return whether a text names one of the drugs of a question, by any of its spellings and other names."""
+    from epicrisis.reading.support import has_drug
 
     names = find_other_names(question) if expands else ()
-    drugs = find_drugs(question)
     for drug in drugs:
         others = [one for each in names if each.name.casefold().startswith(drug.casefold()) for one in each.others]
         if any(has_drug(name, read) for name in (*list_spellings(drug), *others)):
-            return ()
-    return tuple(drugs)
+            return True
+    return False
 
 
 def _find_missing(retriever: Retriever, text: str, words: Sequence[str], scope: Scope) -> tuple[str, ...]:
