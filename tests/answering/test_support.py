@@ -368,6 +368,22 @@ def test_nearest_results_are_three_with_one_of_each_claim() -> None:
     assert [one.quotation for one in answer.nearest] == [of_claims[0], *strokes[:2]]
 
 
+def test_nearest_results_are_of_documents_that_name_the_asked_drug() -> None:
+    results = [f"Stroke was rarer with {drug} than with placebo." for drug in ("aspirin", "warfarin")]
+    passages = [
+        Passage(id=f"{text}#0", document_id=text, ordinal=0, start=0, end=len(text), text=text) for text in results
+    ]
+
+    async def rank(_: str, k: int) -> list[Sentence]:
+        return [Sentence(passage, 0, passage.end) for passage in passages][:k]
+
+    documents = GivenDocuments(passages, passages, rank, analyze_words, find_sentences)
+    for drug, expected in (("warfarin", results[1:]), ("insulin", results)):
+        answer = replace(answer_of("Yes.", citations=[]), question=Question(f"Does {drug} make stroke rarer?"))
+        answer = asyncio.run(check_answer(answer, "rules", "withhold", None, print, documents))
+        assert [one.quotation for one in answer.nearest] == expected
+
+
 def test_method_is_refused_by_its_form_and_place_in_an_abstract() -> None:
     """Most words of the claim are there, and no rule of words calls the sentence a method."""
     method = "A total of 612 adults randomized to receive aspirin plus or minus placebo, contingent upon sleep."

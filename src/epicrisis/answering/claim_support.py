@@ -251,13 +251,20 @@ async def check_answer(
 
 
 async def _find_nearest(answer: Answer, documents: GivenDocuments) -> tuple[Citation, ...]:
-    """Return the best sentence on each claim, and those on the question, that may state a result."""
+    """Return the best sentence on each claim, and those on the question, that may state a result.
+
+    They are of documents that name the drugs of the claim or question, if there are any.
+    """
     by_place: dict[tuple[str, int], Citation] = {}
     claims = [(claim.text, 1) for claim in answer.claims if has_words(claim)]
     for text, count in (*claims, (answer.question.text, NEAREST)):
         sentences = [_cite_sentence(0, sentence) for sentence in await documents.rank(text, CHOICES)]
         results = [citation for citation in sentences if is_result(citation, documents, NEAR_RESULT)]
-        for citation in results[:count]:
+        named: list[Citation] = []
+        for citation in results:
+            if not find_missing_drugs(text, f"{citation.title}\n{documents.read(citation.document_id)}"):
+                named.append(citation)
+        for citation in (named or results)[:count]:
             by_place.setdefault((citation.document_id, citation.start), citation)
     nearest = list(by_place.values())[:NEAREST]
     return tuple(replace(citation, number=number) for number, citation in enumerate(nearest, 1))
