@@ -306,3 +306,32 @@ def test_direction_under_the_asked_intervention_is_said(question: str, sentence:
     effect = find_effect(question, sentence.removesuffix(".") + " (P<0.001).", TITLE)
     assert effect is not None
     assert effect.direction == direction
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Mortality was reduced from 31.5% with late to 20.8% with early tracheostomy.",
+        "Mortality decreased significantly from 31.5% (late tracheostomy) to 20.8% (early tracheostomy) (P=0.01).",
+        "Mortality was significantly reduced to 20.8% with early from 31.5% with late tracheostomy.",
+        "Mortality was lower at 20.8% with early tracheostomy, down from 31.5% with late tracheostomy (P=0.01).",
+        "Mortality was significantly reduced from 31.5% in the late tracheostomy group to 20.8% in the early group.",
+    ],
+)
+@pytest.mark.parametrize("ending", ["?", " compared with early tracheostomy?"])
+def test_change_from_the_figure_of_the_asked_intervention_is_not_said(sentence: str, ending: str) -> None:
+    question = f"Does late tracheostomy reduce mortality{ending}"
+    assert find_effect(question, sentence, "Early versus late tracheostomy") is None
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Mortality was reduced from 31.5% with early to 20.8% with late tracheostomy.",
+        "Mortality was significantly reduced from 31.5% (before) to 20.8% (P=0.01) with late tracheostomy.",
+        "Mortality was significantly reduced to 20.8% with late tracheostomy from 31.5% with early tracheostomy.",
+    ],
+)
+def test_change_to_the_figure_of_the_asked_intervention_is_its_effect(sentence: str) -> None:
+    comparison = read_comparison("Does late tracheostomy reduce mortality?")
+    assert not is_other_exposure(sentence, comparison)

@@ -136,6 +136,17 @@ _NO_TREATMENT = re.compile(
 )
 """Words that name no other treatment."""
 
+_FIGURE = (
+    r"(?=(?:[\w-]{1,20} ){0,3}?(?:\d|half\b|an? (?:half|third|quarter|fifth|tenth)\b|(?:one|two|three|four|five) ))"
+)
+_FROM = re.compile(rf"\bfrom {_FIGURE}", re.IGNORECASE)
+_TO = re.compile(rf",? (?:down |up )?to {_FIGURE}", re.IGNORECASE)
+"""A change: `from 31% with A to 20% with B`, `to 20% with B from 31% with A`."""
+_DOWN = re.compile(r", (?:(?:down|up) )?$", re.IGNORECASE)
+_BREAK = re.compile(r"[,;:]")
+_FIGURES_ASIDE = re.compile(r" ?\([^()\d]{0,20}\d[^()]{0,80}\)")
+_NOT_GIVEN = re.compile(r"\b(?:without|before|prior to|no|not|non|never|pre)\b", re.IGNORECASE)
+
 
 def speaks_of_another(sentence: str, comparison: Comparison) -> bool:
     """Return whether a sentence speaks of another exposure, or of freedom from the outcome."""
@@ -197,6 +208,8 @@ def is_other_exposure(sentence: str, comparison: Comparison) -> bool:
     stems = intervention - comparator or intervention
     if not stems:
         return False
+    if _changes_from(sentence, stems):
+        return True
     words = _match_words(stems)
     mention = re.compile(rf"{_match_name(comparison.intervention)}|{words}(?:[\s-]{words})*", re.IGNORECASE)
     others: list[bool] = []
@@ -213,6 +226,22 @@ def is_other_exposure(sentence: str, comparison: Comparison) -> bool:
             )
             others.append(is_other)
     return bool(others) and all(others)
+
+
+def _changes_from(sentence: str, stems: frozenset[str]) -> bool:
+    """Return whether a change is told that begins with the intervention: `from 31% with it to 20% with another`."""
+    for clause in split_clauses(" ".join(sentence.split())):
+        text = _FIGURES_ASIDE.sub("", clause)
+        start = _FROM.search(text)
+        if start is None:
+            continue
+        first, *rest = _TO.split(text[start.end() :], maxsplit=1)
+        last = rest[0] if rest else _BREAK.split(_DOWN.sub("", text[: start.start()]))[-1]
+        is_change = not _BREAK.search(first) if rest else any(map(str.isdigit, last))
+        named = stems & list_stems(first)
+        if is_change and named and not _NOT_GIVEN.search(first) and len(stems & list_stems(last)) <= len(named):
+            return True
+    return False
 
 
 def _is_another(before: str, after: str, comparison: Comparison) -> bool:
