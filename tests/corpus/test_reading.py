@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,37 @@ def test_file_name_without_utf8_is_reported_printably(tmp_path: Path, ending: st
     assert isinstance(skipped, Skipped)
     assert skipped.reason == "the file's name is not UTF-8; rename it"
     assert skipped.path.encode().endswith(f"na\ufffdve{ending}".encode())
+
+
+ENDNOTE_XML = (
+    '<?xml version="1.0"?><xml><records><record><database name="x.enl">x.enl</database></record></records></xml>'
+)
+ZOTERO_RDF = '<rdf:RDF xmlns:z="http://www.zotero.org/namespaces/export#"><bib:Article/></rdf:RDF>'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "cure"),
+    [
+        ("x.xml", ENDNOTE_XML, "EndNote's library or XML; export the references as RIS"),
+        ("x.xml", ENDNOTE_XML.replace("><", ">\n<"), "or as .enw"),
+        ("x.enl", "x", "or as .enw"),
+        ("x.enlx", b"PK\x03\x04", "or as .enw"),
+        ("x.xml", ZOTERO_RDF, "Zotero RDF; export the references as RIS"),
+        ("x.rdf", ZOTERO_RDF, "Zotero RDF; export the references as RIS"),
+        ("x.xml", '<collection xmlns="http://www.loc.gov/MARC21/slim"/>', "export the references as RIS"),
+        ("x.mrc", "00714cam", "export the references as RIS"),
+        ("x.papers2", "x", "export the references as RIS"),
+    ],
+)
+def test_format_of_a_reference_manager_is_refused_with_what_to_export(
+    name: str, content: str | bytes, cure: str, tmp_path: Path
+) -> None:
+    path = _put(tmp_path, name, content)
+    _put(tmp_path, "good.jsonl", GOOD)
+    (skipped,) = _skipped([tmp_path])
+    assert cure in skipped.reason
+    with pytest.raises(InputError, match=re.escape(cure)):
+        read_sources([path])
 
 
 def test_all_paths_are_checked_before_first_document(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import gzip
 import hashlib
 import io
 import os
+import re
 import stat
 import time
 import zlib
@@ -32,12 +33,28 @@ _UNKNOWN_TABLE = (
 )
 _TABLE_ENDINGS = (".csv", ".tsv", ".parquet")
 _PICTURE = "a picture; save it as PDF, whose pages are read by OCR where tesseract is installed"
+_EXPORT = "export the references as RIS"
+_ENDNOTE = f"EndNote's library or XML; {_EXPORT} (File > Export, style RefMan (RIS)), or as .enw"
+_ZOTERO = f"Zotero RDF; {_EXPORT}, or add Zotero's folder itself"
+_MARC = f"a library catalogue's format (MARC, MODS); {_EXPORT}"
 CURES = {
     **dict.fromkeys((".png", ".jpg", ".jpeg", ".gif", ".tif", ".tiff", ".bmp", ".webp"), _PICTURE),
     ".doc": "Word's old format, in which deleted text is text; convert it: soffice --headless --convert-to docx *.doc",
     ".ppt": "PowerPoint's old format; convert it: soffice --headless --convert-to pptx *.ppt",
+    **dict.fromkeys((".enl", ".enlx"), _ENDNOTE),
+    ".rdf": _ZOTERO,
+    **dict.fromkeys((".mrc", ".marc", ".mods"), _MARC),
+    **dict.fromkeys((".papers", ".papers2", ".papers3"), f"a library of Papers; {_EXPORT}"),
+    **dict.fromkeys((".ctv5", ".ctv6", ".ctv7", ".ctw"), f"a project of Citavi; {_EXPORT}"),
 }
 """What to do with files that no reader takes, by their ending."""
+_XML_CURES = (
+    (re.compile(rb"<records>\s{0,99}<record>\s{0,99}<(?:database|source-app|ref-type)\b"), _ENDNOTE),
+    (re.compile(rb"<rdf:RDF\b[^>]{0,2000}zotero\.org"), _ZOTERO),
+    (re.compile(rb"loc\.gov/(?:MARC21|mods)\b"), _MARC),
+)
+"""The same for XML, by its beginning."""
+_XML_START_BYTES = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,7 +428,15 @@ def describe_unread(path: Path, *, is_known: bool) -> str:
         unknown = _UNKNOWN_TABLE
     else:
         unknown = _UNKNOWN_CONTENT
-    return describe_damage(path) or CURES.get(path.suffix.lower(), unknown)
+    return describe_damage(path) or find_cure(path) or unknown
+
+
+def find_cure(path: Path) -> str:
+    """Return what to do with a file of a known kind that no reader takes, or an empty string. Raises OSError."""
+    if cure := CURES.get(path.suffix.lower()):
+        return cure
+    start = read_head(path).data[:_XML_START_BYTES].replace(b"\0", b"") if path.is_file() else b""
+    return next((cure for pattern, cure in _XML_CURES if pattern.search(start)), "")
 
 
 def describe_damage(path: Path, *, include_truncated: bool = True) -> str:

@@ -28,6 +28,7 @@ from epicrisis.corpus.base.reader_base import (
     check_file,
     describe_damage,
     describe_unread,
+    find_cure,
     fingerprint_file,
     is_folder,
     is_visible,
@@ -250,8 +251,8 @@ def _describe_file(path: Path, override: str | None, names: Mapping[Path, str]) 
     """Return a file named by the user. Raises InputError if it cannot be opened, or its format is unknown."""
     check_file(path)
     format = _detect_format(path, override, _DEFAULT_FORMATS)
-    if path.suffix.lower() in CURES and format is None:
-        raise path_error(path, CURES[path.suffix.lower()])
+    if format is None and (cure := find_cure(path)):
+        raise path_error(path, cure)
     if format is None:
         reason = (
             f"its ending is not one of {', '.join(FORMAT_BY_SUFFIX)}, or it is XML of neither PubMed, JATS nor C-CDA"
@@ -394,7 +395,8 @@ def _detect_text(path: Path, format: str | None) -> str | None:
     if format == "text" and is_reference_export(path):
         return _REFERENCES
     if format is None and path.suffix.lower() in CURES:
-        return "office" if office.is_newer_format(path) else None
+        is_office = path.suffix.lower() in (".doc", ".ppt") and office.is_newer_format(path)
+        return "office" if is_office else None
     return detect_record(path) or format
 
 
