@@ -226,8 +226,56 @@ def test_fields_of_endnote_are_read_and_end_where_the_next_begins() -> None:
     assert not begins_with_record("Reference Type: seen.\nThe patient was well.")
 
 
+COCHRANE = """Record #1 of 2
+ID: CN-01234567
+AU: Smith J
+AU: Lee K
+TI: Drug R in gout: a randomised trial
+SO: Lancet
+YR: 2019
+PG: 100-110
+PM: PUBMED 31000001
+XR: EMBASE 2001
+PT: Journal article
+KW: *gout; Adult
+DOI: 10.1000/r.1
+AB: Flares fell in 200 adults.
+OR: 0.5
+US: https://www.cochranelibrary.com/central/doi/10.1002/central/CN-01234567/full
+
+Record #2 of 2
+ID: CN-01234568
+AU: Doe J
+TI: Drug R in pain
+AB: Pain fell in 300 adults.
+US: https://www.cochranelibrary.com/central/doi/10.1002/central/CN-01234568/full
+"""
+
+
+def test_text_export_of_the_cochrane_library_is_read(tmp_path: Path) -> None:
+    (first, second), faults = parse_references(COCHRANE)
+    assert faults == []
+    assert (first.key, first.title, first.date) == ("CN-01234567", "Drug R in gout: a randomised trial", "2019")
+    assert first.abstract == "Flares fell in 200 adults. OR: 0.5"
+    assert first.metadata["authors"] == ["Smith, J", "Lee, K"]
+    assert first.metadata["keywords"] == ["gout", "Adult"]
+    assert (first.metadata["pmid"], first.metadata["doi"]) == ("31000001", "10.1000/r.1")
+    assert (second.title, second.abstract) == ("Drug R in pain", "Pain fell in 300 adults.")
+    assert "doi" not in second.metadata
+    (tmp_path / "citation-export.txt").write_text(COCHRANE.replace("\n", "\r\n"), encoding="utf-8-sig")
+    ids = [item.id for item in read_sources([tmp_path]) if isinstance(item, Document)]
+    assert ids == ["pubmed:31000001", "file:citation-export.txt#CN-01234568"]
+
+
 @pytest.mark.parametrize(
-    "text", ["% of patients\n%0 none\n", "TY for the notes.\nER - admitted.\n", "PT seen.\nAU is fine.\n", "TI - x\n"]
+    "text",
+    [
+        "% of patients\n%0 none\n",
+        "TY for the notes.\nER - admitted.\n",
+        "PT seen.\nAU is fine.\n",
+        "TI - x\n",
+        "Record #1 of 2\nThe patient was well.\n",
+    ],
 )
 def test_text_file_of_prose_is_no_export(text: str, tmp_path: Path) -> None:
     (tmp_path / "prose.txt").write_text(text)

@@ -1,5 +1,5 @@
-"""Split the exports of reference managers into records of tags: RIS, nbib, Web of Science, EndNote's two, and PubMed's
-abstracts as text.
+"""Split the exports of reference managers into records of tags: RIS, nbib, Web of Science, EndNote's two, Cochrane's,
+and PubMed's abstracts as text.
 
 EndNote writes Refer (`%A`) and, as "Show All Fields", names of fields (`Author:`).
 
@@ -23,7 +23,9 @@ from typing import Literal, TypeAlias
 from epicrisis.corpus.articles.pubmed_record import parse_printed_date
 from epicrisis.corpus.references.pubmed_abstracts import is_pubmed_abstracts, read_pubmed_abstracts
 
-TaggedFormat: TypeAlias = Literal["ris", "nbib", "web-of-science", "refer", "endnote-fields", "pubmed-abstracts"]
+TaggedFormat: TypeAlias = Literal[
+    "ris", "nbib", "web-of-science", "refer", "endnote-fields", "cochrane", "pubmed-abstracts"
+]
 TaggedRecord: TypeAlias = Mapping[str, list[str]]
 """The values of a record by tag, in order."""
 _Pair: TypeAlias = tuple[str, str]
@@ -111,6 +113,24 @@ _REFER_TO_RIS = {
     "9": "M3",
     "F": "ID",
 }
+_COCHRANE_START = re.compile(r"\s*Record #\d{1,6} of \d{1,6}[ \t]*\r?\n[A-Z]{2}: ")
+_COCHRANE_LINE = re.compile(r"([A-Z]{2,3}): (.*)")
+_COCHRANE_TO_RIS = {
+    "ID": "ID",
+    "AU": "AU",
+    "TI": "TI",
+    "SO": "JF",
+    "YR": "PY",
+    "VL": "VL",
+    "NO": "IS",
+    "PG": "SP",
+    "DOI": "DO",
+    "AB": "AB",
+    "PB": "PB",
+    "PT": "M3",
+    # Not read, and no part of the field before them. The address is Cochrane's, and would become a DOI.
+    **dict.fromkeys(("US", "XR", "CC", "RG", "KY", "NT", "CY", "SN", "LA", "CO"), ""),
+}
 _FIELD_LINE = re.compile(r"([A-Z][A-Za-z0-9/' -]{2,40}):(?:[ \t]+(.*)|$)")
 _FIELDS_START = re.compile(r"\s*Reference Type:[ \t]+\S[^\n]*\n(?:Record Number|Author|Editor|Year|Title):")
 _FIELDS_TO_RIS = {
@@ -197,6 +217,8 @@ def detect_tagged_format(text: str) -> TaggedFormat | None:
         return "refer"
     if _FIELDS_START.match(text):
         return "endnote-fields"
+    if _COCHRANE_START.match(text):
+        return "cochrane"
     if is_pubmed_abstracts(text):
         return "pubmed-abstracts"
     tags: set[str] = set()
@@ -218,7 +240,8 @@ def begins_with_record(text: str) -> bool:
     Unlike `detect_tagged_format` this rejects prose, and is for files whose ending does not decide.
     """
     text = text.removeprefix("\ufeff")
-    if _is_web_of_science(text) or _REFER_TYPE.match(text) or _FIELDS_START.match(text) or is_pubmed_abstracts(text):
+    starts = (_REFER_TYPE, _FIELDS_START, _COCHRANE_START)
+    if any(start.match(text) for start in starts) or _is_web_of_science(text) or is_pubmed_abstracts(text):
         return True
     lines = [line for line in _LINE_END.split(text) if line.strip()]
     if lines and {"PT", "AU", "TI", "SO"}.issubset(lines[0].split("\t")):
@@ -237,7 +260,7 @@ def _is_web_of_science(text: str) -> bool:
 
 
 def read_tagged(text: str, format: TaggedFormat) -> Iterator[TaggedRecord]:
-    """Yield the records of a text. Web of Science's and EndNote's have the tags of RIS, PubMed's abstracts of nbib."""
+    """Yield the records of a text with the tags of RIS. Those of nbib and of PubMed's abstracts have nbib's."""
     lines = _LINE_END.split(text.removeprefix("\ufeff"))
     if format == "web-of-science":
         yield from _read_web_of_science(lines)
@@ -245,6 +268,8 @@ def read_tagged(text: str, format: TaggedFormat) -> Iterator[TaggedRecord]:
         yield from _read_refer(lines)
     elif format == "endnote-fields":
         yield from _read_fields(lines)
+    elif format == "cochrane":
+        yield from _read_cochrane(lines)
     elif format == "pubmed-abstracts":
         yield from map(_group_values, read_pubmed_abstracts("\n".join(lines)))
     else:
@@ -441,6 +466,24 @@ def _convert_refer(pairs: Sequence[_Pair]) -> TaggedRecord:
         elif tag in _REFER_TO_RIS:
             converted.append((_REFER_TO_RIS[tag], value))
     return _group_values(converted)
+
+
+def _read_cochrane(lines: Sequence[str]) -> Iterator[TaggedRecord]:
+    pairs: list[_Pair] = []
+    for line in [*lines, "Record #"]:
+        match = _COCHRANE_LINE.match(line)
+        if line.startswith("Record #"):
+            if pairs:
+                yield _group_values(pairs)
+            pairs = []
+        elif match and match[1] == "KW":
+            pairs += [("KW", word.strip(" *")) for word in match[2].split(";") if word.strip()]
+        elif match and match[1] == "PM":
+            pairs.append(("PMID", match[2].removeprefix("PUBMED ").strip()))
+        elif match and match[1] in _COCHRANE_TO_RIS:
+            pairs.append((_COCHRANE_TO_RIS[match[1]], match[2].strip()))
+        elif pairs and line.strip():
+            pairs[-1] = (pairs[-1][0], f"{pairs[-1][1]} {line.strip()}")
 
 
 def _read_fields(lines: Sequence[str]) -> Iterator[TaggedRecord]:
