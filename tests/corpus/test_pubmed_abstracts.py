@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from epicrisis.core.types import Document
+from epicrisis.corpus.base.reader_base import Skipped
 from epicrisis.corpus.readers.sources import read_sources
 from epicrisis.corpus.references.reference_entries import ReferenceEntry, parse_references
 
@@ -158,3 +159,31 @@ def test_other_text_stays_a_document_of_its_own(text: str, tmp_path: Path) -> No
     (tmp_path / "note.txt").write_text(text, encoding="utf-8")
     (document,) = [item for item in read_sources([tmp_path]) if isinstance(item, Document)]
     assert document.id == "file:note.txt"
+
+
+SUMMARY = (
+    "1: Smith A, Lee K. Drug L for migraine. Demo J. 2019 Mar 4;3(4):100-110. doi:\n10.1000/pm.1. Epub 2019 Jan 2. "
+    "PMID: 53000001; PMCID: PMC5300001.\n\n2: Doe J. Drug L bei Migräne. Demo J. 2020. PMID: 53000002.\n"
+)
+
+
+def test_summary_of_pubmed_is_refused_with_the_format_to_save(tmp_path: Path) -> None:
+    (tmp_path / "summary-set.txt").write_text(SUMMARY)
+    (skipped,) = read_sources([tmp_path / "summary-set.txt"])
+    assert isinstance(skipped, Skipped)
+    assert skipped.reason == (
+        "PubMed's Summary, which has no abstracts; save the format PubMed or Abstract (text) there"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1: The patient was seen in 2019 and was well on Drug L.\n\n2: PMID: 53000002.\n",
+        "Background. Demo J. 2019 Mar 4;3(4):100-110. PMID: 53000001.\n",
+        "1: Take the drug at home.\n",
+    ],
+)
+def test_numbered_prose_is_no_summary(text: str, tmp_path: Path) -> None:
+    (tmp_path / "prose.txt").write_text(text)
+    assert [item.text for item in read_sources([tmp_path]) if isinstance(item, Document)] == [text]

@@ -29,6 +29,7 @@ _PARAGRAPHS = re.compile(r"\n\s*\n\s*")
 _ID_LINE = re.compile(r"^(DOI|PMCID|PMID): ?(\S+)", re.MULTILINE)
 _ID_TAGS = {"PMCID": "PMC", "PMID": "PMID"}
 _PMID_LINE = re.compile(r"^PMID: ?\d", re.MULTILINE)
+_SUMMARY = re.compile(r"1: \S.{20,}[.?!\]] .{2,200}\. (?:18|19|20)\d{2}\b.{0,400} PMID: ?\d{1,9}(?:[.;]|$)")
 _PERSON = re.compile(r"([^\d,;:.()]{1,60}) ([^\W\d_a-z]{1,4})(?: (Jr|Sr|II|III|2nd|3rd))?")
 _MARKS = re.compile(r"(?:\([^()\s]{1,3}\))+")
 """The numbers of an author's affiliations."""
@@ -60,6 +61,12 @@ def is_pubmed_abstracts(text: str) -> bool:
     """Return whether a text begins with a citation in a paragraph of its own, and a line has a PMID."""
     first = _PARAGRAPHS.split(text.lstrip()[:2_000], maxsplit=1)[0]
     return _CITATION.match(_join(first)) is not None and _PMID_LINE.search(text) is not None
+
+
+def is_pubmed_summary(text: str) -> bool:
+    """Return whether a text begins with an entry of PubMed's download "Summary (text)", which has no abstracts."""
+    first = _PARAGRAPHS.split(text.lstrip()[:20_000], maxsplit=1)[0]
+    return _SUMMARY.match(_join(first)) is not None
 
 
 def read_pubmed_abstracts(text: str) -> Iterator[list[tuple[str, str]]]:

@@ -27,6 +27,7 @@ from epicrisis.corpus.base.retraction_wording import (
 )
 from epicrisis.corpus.base.text_quality import is_empty
 from epicrisis.corpus.references.bibtex import BROKEN, decode_address, decode_latex, read_values
+from epicrisis.corpus.references.pubmed_abstracts import is_pubmed_summary
 from epicrisis.corpus.references.reference_tables import (
     is_reference_header,
     order_name,
@@ -138,6 +139,8 @@ def _parse_entries(text: str) -> tuple[list[ReferenceEntry], list[tuple[str, str
     if format := detect_tagged_format(text):
         convert = _from_nbib if format in ("nbib", "pubmed-abstracts") else _from_ris
         return [convert(record, number) for number, record in enumerate(read_tagged(text, format), 1)], []
+    if is_pubmed_summary(text):
+        raise ValueError("PubMed's Summary, which has no abstracts; save the format PubMed or Abstract (text) there")
     raise ValueError("no entries of nbib, RIS, BibTeX or CSL-JSON in it; check what file this is")
 
 

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from epicrisis.corpus.articles.pubmed_record import parse_printed_date
-from epicrisis.corpus.references.pubmed_abstracts import is_pubmed_abstracts, read_pubmed_abstracts
+from epicrisis.corpus.references.pubmed_abstracts import is_pubmed_abstracts, is_pubmed_summary, read_pubmed_abstracts
 
 TaggedFormat: TypeAlias = Literal[
     "ris", "nbib", "web-of-science", "refer", "endnote-fields", "cochrane", "pubmed-abstracts"
@@ -221,6 +221,11 @@ def detect_tagged_format(text: str) -> TaggedFormat | None:
         return "cochrane"
     if is_pubmed_abstracts(text):
         return "pubmed-abstracts"
+    return _detect_dashed_format(text)
+
+
+def _detect_dashed_format(text: str) -> TaggedFormat | None:
+    """Return whether the tags before dashes are those of RIS or nbib."""
     tags: set[str] = set()
     for line in _LINE_END.split(text):
         if _TYPE_LINE.match(line) or (tags and _END_LINE.match(line)):
@@ -240,8 +245,9 @@ def begins_with_record(text: str) -> bool:
     Unlike `detect_tagged_format` this rejects prose, and is for files whose ending does not decide.
     """
     text = text.removeprefix("\ufeff")
-    starts = (_REFER_TYPE, _FIELDS_START, _COCHRANE_START)
-    if any(start.match(text) for start in starts) or _is_web_of_science(text) or is_pubmed_abstracts(text):
+    if _REFER_TYPE.match(text) or _FIELDS_START.match(text) or _COCHRANE_START.match(text):
+        return True
+    if _is_web_of_science(text) or is_pubmed_abstracts(text) or is_pubmed_summary(text):
         return True
     lines = [line for line in _LINE_END.split(text) if line.strip()]
     if lines and {"PT", "AU", "TI", "SO"}.issubset(lines[0].split("\t")):
