@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from epicrisis.core.types import Document
-from epicrisis.corpus.base.encodings import decode_text
+from epicrisis.corpus.base.encodings import ENCODED_TWICE, decode_text
 from epicrisis.corpus.base.reader_base import FileRemark, Skipped
 from epicrisis.corpus.readers.sources import read_sources
 from epicrisis.corpus.records.note_tables import NoteColumns
@@ -112,6 +112,25 @@ def test_few_letters_with_accents_are_not_taken_for_other_letters(text: str) -> 
 @pytest.mark.parametrize("data", [b"plain", "naïve".encode(), b"\xef\xbb\xbf" + "naïve".encode()])
 def test_utf8_is_not_reported(data: bytes) -> None:
     assert decode_text(data) == (data.decode("utf-8-sig"), "")
+
+
+@pytest.mark.parametrize("text", ["Müller’s 5 ± 3 µg – “Größe", "naïve", "à la", "±", "α-tocopherol", "Ångström, ß"])
+@pytest.mark.parametrize("encoding", ["cp1252", "iso8859-1"])
+def test_utf8_that_was_encoded_twice_is_mended_and_reported(text: str, encoding: str, tmp_path: Path) -> None:
+    twice = text.encode().decode(encoding)
+    assert decode_text(f"Plain.\n{twice}\nLine – 2\n".encode()) == (f"Plain.\n{text}\nLine – 2\n", ENCODED_TWICE)
+    (tmp_path / "x.ris").write_text(f"TY  - JOUR\nTI  - {twice}\nAB  - x\nER  - \n")
+    items = list(read_sources([tmp_path / "x.ris"]))
+    assert [item.title for item in items if isinstance(item, Document)] == [text]
+    (remark,) = [item.text for item in items if isinstance(item, FileRemark)]
+    assert remark == "read as utf-8 encoded twice, not as UTF-8"
+
+
+@pytest.mark.parametrize(
+    "text", ["NA MANHÃ… de SÃO", "LA SANTÉ… CAFÉ»", "”KÅ”", "MÜ® und Ä™", "Ã¼ – Müller", "Müller – 5 ± 3 µg", "Â é"]
+)
+def test_letters_that_may_be_meant_are_not_mended(text: str) -> None:
+    assert decode_text(text.encode()) == (text, "")
 
 
 @pytest.mark.parametrize(

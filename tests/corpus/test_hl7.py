@@ -344,6 +344,12 @@ def test_line_ends_frames_batches_and_signs_make_no_difference(tmp_path: Path, l
     }
 
 
+def test_message_that_was_encoded_twice_is_mended(tmp_path: Path) -> None:
+    text = message("ORU^R01", pid(), order("F2", "N^Note"), result("TX", "N^Note", "Fieber fÃ¼r Tage, \\XC3BC\\"))
+    (note,) = notes(read(tmp_path, text))
+    assert "Fieber für Tage, ü" in note.text
+
+
 @pytest.mark.parametrize(
     ("charset", "encoding"), [("8859/1", "latin-1"), ("UNICODE UTF-8", "utf-8"), ("", "utf-8"), ("8859/5", "iso8859-5")]
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import functools
 import io
 import re
@@ -48,28 +49,51 @@ _RUN = re.compile(r"[^\x00-\x7f]+")
 _RUN_IN_WORD = re.compile(
     r"(?<=[A-Za-z])[^\x00-\x7f]{1,2}(?![^\x00-\x7f])|(?<![^\x00-\x7f])[^\x00-\x7f]{1,2}(?=[A-Za-z])"
 )
+_TWICE = re.compile(
+    "Ã[\u0192\u0178\u00a0-\u00ba\u00bc-\u00bf]|Â[\u00a0-\u00ba\u00bc-\u00bf]|â[€\u0080]|[ÎÏ][\u00a1-\u00ba\u00bc-\u00bf]"
+)
+"""What no text has but UTF-8 that was read as Windows-1252 and encoded again (`Ã¼`, `Â±`, `â€™`, `Î±`)."""
+ENCODED_TWICE = "utf-8 encoded twice"
 _UNKNOWN = "not UTF-8, and its encoding cannot be told; save it as UTF-8"
 
 
 def decode_text(data: bytes) -> tuple[str, str]:
-    """Return the text, and the name of its encoding unless it is UTF-8.
+    """Return the text, and the name of its encoding unless it is UTF-8. UTF-8 that was encoded twice is mended.
 
     Raises ValueError with the reason if the encoding cannot be told, or two encodings are mixed.
     """
     for mark, encoding in _BOMS:
         if data.startswith(mark):
             try:
-                return data.decode("utf-8-sig" if encoding == "utf-8" else encoding), encoding.removeprefix("utf-8")
+                if encoding == "utf-8":
+                    return _mend_lines(data.decode("utf-8-sig"))
+                return data.decode(encoding), encoding
             except UnicodeDecodeError as error:
                 raise ValueError(f"not {encoding} at byte {error.start + 1}; save it as UTF-8") from error
     try:
-        return data.decode(), ""
+        return _mend_lines(data.decode())
     except UnicodeDecodeError:
         encoding = guess_encoding(data if b"\0" in data else b"".join(_select_lines(data.splitlines(keepends=True))))
     try:
         return data.decode(encoding), encoding
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8, and not {encoding} at byte {error.start + 1}; save it as UTF-8") from error
+
+
+def _mend_lines(text: str) -> tuple[str, str]:
+    """Return a text without double encoding, and that it had it. A line that has other letters too stays as it is."""
+    if not _TWICE.search(text):
+        return text, ""
+    lines = [_mend(line) if _TWICE.search(line) else line for line in re.split(r"(?<=[\r\n])", text)]
+    mended = "".join(lines)
+    return mended, ENCODED_TWICE if mended != text else ""
+
+
+def _mend(line: str) -> str:
+    for encoding in ("cp1252", "iso8859-1"):
+        with contextlib.suppress(UnicodeError):
+            return line.encode(encoding).decode().replace("\ufeff", "")
+    return line
 
 
 def guess_encoding(sample: bytes) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from epicrisis.corpus.base.encodings import decode_text
+from epicrisis.corpus.base.encodings import ENCODED_TWICE, decode_text
 from epicrisis.corpus.base.reader_base import READ_ERRORS, Skipped, describe_read_error, open_packed, read_head, skip
 
 MAX_FILE_BYTES = 512 * 1024 * 1024
@@ -228,4 +228,4 @@ def _decode(lines: list[bytes], delimiters: Delimiters) -> tuple[str, str]:
         except UnicodeDecodeError:
             pass
     text, detected = decode_text(data)
-    return text, detected or "utf-8"
+    return text, "utf-8" if detected in ("", ENCODED_TWICE) else detected
