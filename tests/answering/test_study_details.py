@@ -26,6 +26,18 @@ from tests.support.pages import demo_documents
         ("Sixty patients took it; 12 patients dropped out.", None),
         ("It fell in 40 patients on X and rose in 60. We had randomised 1000 patients.", "1000 patients"),
         ("", None),
+        ("Patients (n=71) received metformin and 72 placebo.", None),
+        ("Patients received metformin (n = 71) or placebo (n = 72).", None),
+        ("Patients were assigned to metformin (n = 71) or placebo.", None),
+        ("Patients took vitamin C (74 patients) or placebo (68 patients).", None),
+        ("A total of 71 patients were assigned to metformin and 72 to placebo.", None),
+        ("In the metformin group (n=71) pain fell.", None),
+        ("They were in two groups of 50 patients each.", None),
+        ("We randomised 143 patients to metformin (n=71) or placebo (n=72).", "143 patients"),
+        ("We randomised 143 patients: 71 to metformin and 72 to placebo.", "143 patients"),
+        ("Of 143 patients, 71 received metformin and 72 placebo.", "143 patients"),
+        ("We randomised 143 patients to metformin and 72 hours of rest.", "143 patients"),
+        ("Adults (n=143) were randomised to metformin or placebo.", "n=143"),
     ],
 )
 def test_sample_size_is_stated_words_or_none(text: str, size: str | None) -> None:

@@ -45,6 +45,17 @@ _OTHERS_AFTER = re.compile(
     re.IGNORECASE,
 )
 """Words around a number of people that did not take part to the end, or in another study."""
+_GROUP_BEFORE = re.compile(r"\b(?:groups?|arms?|each)[ (]{1,2}$", re.IGNORECASE)
+_GROUP_AFTER = re.compile(
+    r"\) (?:or|versus|vs)\b| (?:each|per group|per arm|in each)\b|"
+    r"\)?[^.;:\d]{0,60}?\b(?:received|given|got|took|to|on|treated with) [^.;:\d]{1,60}?\b"
+    r"(?:and|versus|vs\.?|while|whereas) \d{2,7}(?: | ?\()"
+    r"(?!\d|(?:mg|g|kg|ml|mcg|units?|iu|percent|per|times|sessions?|"
+    r"doses?|tablets?|minutes?|min|h|hours?|days?|weeks?|months?|years?|centres?|centers?|hospitals?|sites?)\b)",
+    re.IGNORECASE,
+)
+"""Words around the size of one group: `(n=71) received metformin and 72 placebo`, `(n=71) or placebo (n=72)`."""
+_NEXT_GROUP = re.compile(r"\)?[^.;:\d]{0,60}?[ (]n ?= ?\d", re.IGNORECASE)
 _REACH = 80
 """Characters before a number in which such words stand."""
 _POPULATION = re.compile(
@@ -72,13 +83,20 @@ class StudyDetail:
 def find_sample_size(text: str) -> StudyDetail | None:
     """Return the words that state how many took part, such as `1776 women`, or None.
 
-    Prefer a number after words of randomisation, then of enrolment, then the first count of people, then `n = 120`.
+    None too if the number is that of one group. Prefer a number after words of randomisation, then of enrolment, then
+    the first count of people, then `n = 120`.
     """
     for pattern in (_RANDOMISED, _ENROLLED, _COUNTED, _EQUATION):
         for match in pattern.finditer(text):
             group = "size" if "size" in pattern.groupindex else 0
             start, end = match.span(group)
-            is_other = _OTHERS_BEFORE.search(text[max(0, start - _REACH) : start]) or _OTHERS_AFTER.match(text, end)
+            before = text[max(0, start - _REACH) : start]
+            is_group = _GROUP_AFTER.match(text, end) is not None
+            if pattern is _EQUATION:
+                is_group |= bool(_GROUP_BEFORE.search(before) or _NEXT_GROUP.match(text, end))
+            if is_group:
+                return None
+            is_other = _OTHERS_BEFORE.search(before) or _OTHERS_AFTER.match(text, end)
             if not is_other:
                 return StudyDetail(match[group], start, end)
     return None
