@@ -215,3 +215,58 @@ def test_unexpected_metadata_is_ignored(value: object) -> None:
 
 def test_each_type_has_one_row_and_a_label_of_its_own() -> None:
     assert len({row.type for row in STUDY_TYPES}) == len({row.label for row in STUDY_TYPES}) == len(STUDY_TYPES)
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        *("Response to Smith: zinc for colds", "Response to Smith et al.: zinc", 'Response to "Zinc for colds"'),
+        *(
+            "Response to the letter by Smith",
+            "In response to the authors",
+            "Response to: zinc",
+            "Reply: zinc for colds",
+            "Zinc for colds - Reply",
+        ),
+        *("Zinc for colds: response", "Response from the authors", "Comment: zinc", "Comments on zinc for colds"),
+        *("Letter: zinc", "Correspondence: zinc", "Discussion of: zinc", "Invited commentary: zinc", "Rebuttal: zinc"),
+        *(
+            "Correction: zinc for colds",
+            "Author Correction: zinc for colds: a randomised trial",
+            "Errata",
+            "Erratum: zinc",
+        ),
+        *("Corrigendum to zinc", "Addendum: zinc randomised trial", "Retraction: zinc for colds: a randomised trial"),
+        *("Expression of concern: zinc for colds: a randomised trial", "Editorial: zinc"),
+    ],
+)
+def test_reply_comment_or_notice_is_no_trial(title: str) -> None:
+    match = find_study_type({}, title, "Our trial randomised 100 adults.")
+    assert match is None or match.type == "opinion"
+
+
+@pytest.mark.parametrize("name", ["Published Erratum", "Retraction of Publication", "Expression of Concern"])
+def test_notice_by_its_publication_type_has_no_type(name: str) -> None:
+    assert find_study_type({"publication_types": [name]}, "Zinc for colds: a randomised trial") is None
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        *(
+            "Response to vaccination: a randomised trial",
+            "Response to zinc in adults",
+            "Zinc: effect on immune response",
+        ),
+        *(
+            "Correction of anemia",
+            "In response to stress",
+            "Correction of vitamin D deficiency: a randomised trial",
+            "Zinc and immune response",
+        ),
+    ],
+)
+def test_response_and_correction_of_a_body_are_those_of_a_trial(title: str) -> None:
+    match = find_study_type({}, title, "Our trial randomised 100 adults.")
+    assert match is not None
+    assert match.type == "randomised-trial"

@@ -106,14 +106,29 @@ class StudyTypeRow:
     """Words of a title, used only if nothing else of the document matches a row."""
 
 
-_REPLY = "^re(?=:)|^in reply|authors?['’]?s? (?:reply|response)"
+_REPLY = (
+    "^re(?=:)|^in reply|authors?['’]?s? (?:reply|response)|^(?:response|reply|rebuttal)(?= from )|"
+    "^(?:reply|response|response to|comments?|letter|rebuttal|correspondence|discussion of)(?=:)|^comments? on|"
+    "^invited comment\\w*|"
+    "(?<=[:.–-] )(?:reply|response|rebuttal)(?=[.]?$)|"
+    "^(?:in )?(?:response|rebuttal) to(?= (?:the (?:letter|comment|author)|[\"“‘'«]|drs? |prof))"
+)
+_RESPONSE = "^response to(?= [^:]{1,40}:(?!.*(?:randomi|trial|study|cohort|blind|placebo|analysis|review)))"
+"""A response to a person or to a drug, which only other words of the title tell apart."""
+_NOTICE = (
+    "errat(?:um|a)|corrigend(?:um|a)|addendum|correction to|^(?:(?:author|publisher) )?correction(?=:)|"
+    "^(?:retraction|expression of concern)(?: notice| note)?(?=:)"
+)
+_NOTICE_TYPES = frozenset(
+    {"published erratum", "retraction of publication", "retraction notice", "expression of concern"}
+)
 _NO_TRIAL = re.compile(
     r"\b(?:secondary (?:\w+ )?analys[ei]s|post[- ]hoc|sub-?group analys[ei]s|qualitative|process evaluation|fidelity|"
     r"missing data|imputation|cost[- ]effectiveness|cost[- ]utility|economic|recruitment|trial design|trialists?|"
     r"generali[sz]ability|informed consent|lessons|characteristics|sub-?study|methodology|willingness|participation|"
     r"to (?:clinical )?practice|observational|retrospective|cohort|case[- ]matched|trial on a|"
-    rf"predictors? of|correlates?|repl(?:y|ies) to|{_REPLY}|comment(?:ary)? on|letter to|editorial|erratum|"
-    rf"correction to|{_OTHERS_TRIALS}|systematic reviews|{_EMULATION})\b",
+    rf"predictors? of|correlates?|repl(?:y|ies) to|{_REPLY}|comment(?:ary)? on|letter to|editorial|"
+    rf"{_RESPONSE}|{_NOTICE}|{_OTHERS_TRIALS}|systematic reviews|{_EMULATION})\b",
     re.IGNORECASE,
 )
 """Titles of work about trials or reviews, which is not the comparison that the trial randomised."""
@@ -282,10 +297,13 @@ def find_study_type(metadata: Metadata, title: str = "", abstract: str = "") -> 
     Publication types decide before MeSH terms, these before the title, and the title before the abstract. A study with
     the MeSH term `Animals` and without `Humans` is a laboratory study, unless it is a review or a guideline. A title
     that says randomised, systematic review or protocol decides before MeSH terms, because trials are often indexed
-    with `Follow-Up Studies`. Where a title says only "trial", the abstract may show that it was randomised.
+    with `Follow-Up Studies`. Where a title says only "trial", the abstract may show that it was randomised. Notices of
+    errors and retractions have no type.
     """
     types = _lower(metadata.get("publication_types"))
     mesh = {term.split("/")[0].rstrip("*") for term in (*_lower(metadata.get("mesh")), *_lower(metadata.get("meshes")))}
+    if types & _NOTICE_TYPES:
+        return None
     in_animals = _ANIMALS in mesh and _HUMANS not in mesh
     by_words = _read_words(title, abstract)
     for row in STUDY_TYPES:
