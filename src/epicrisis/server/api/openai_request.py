@@ -203,7 +203,7 @@ def read_conversation(body: ChatBody) -> Conversation:
             continue
         text, left_out = read_text(message, place)
         if left_out and place == last:
-            raise UnsupportedParameter(f"messages.{place}: only text is read; leave images, sounds and files out")
+            raise UnsupportedParameter(f"messages.{place}: only text is read, no image, sound or file")
         unused += left_out
         if message.role in ("system", "developer"):
             unused.append(f"the {message.role} message")
@@ -240,12 +240,12 @@ def check_parameters(body: ChatBody) -> list[str]:
             continue
         if name in REFUSED:
             if value not in REFUSED[name]:
-                raise UnsupportedParameter(f"{name}: a reply of this form is not possible here; leave it out", name)
+                raise UnsupportedParameter(f"{name}: a reply of this form is not possible here", name)
         elif name in REPORTED:
             if value not in REPORTED[name]:
                 unused.append(name)
         else:
-            raise UnsupportedParameter(f"{name[:60]!a} is no parameter of this endpoint; leave it out", name[:60])
+            raise UnsupportedParameter(f"{name[:60]!a} is no parameter of this endpoint", name[:60])
     return unused
 
 

@@ -179,7 +179,7 @@ STATUS: Mapping[type[EpicrisisError], Status] = {
     UploadRefused: Status(
         400, "The upload cannot be read", "Send the files as multipart/form-data, in fields with the name files."
     ),
-    UnsupportedParameter: Status(400, "The parameter is not supported", "Leave the parameter out."),
+    UnsupportedParameter: Status(400, "The parameter is not supported", "Leave it out."),
     BodyTooLarge: Status(413, "The body is too large", "Send a shorter body."),
     BodyTooSlow: Status(408, "The body arrived too slowly", "Send the body at once."),
     TooManyRequests: Status(429, "Too many requests", "Wait for the seconds in Retry-After."),
