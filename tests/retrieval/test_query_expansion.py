@@ -102,6 +102,13 @@ def test_names_that_the_library_uses_are_not_replaced() -> None:
             "DOACs in HFrEF",
             "NOAC, direct oral anticoagulant for DOACs; heart failure with reduced ejection fraction for HFrEF",
         ),
+        ("TXA for bleeding", "tranexamic acid for TXA; hemorrhage for bleeding"),
+        (
+            "LABAs and PICCs",
+            "long-acting beta-agonist, long-acting beta2-agonist for LABAs; "
+            "peripherally inserted central catheter for PICCs",
+        ),
+        ("Is tranexamic acid safe in muscle pain?", "TXA for tranexamic acid; myalgia for muscle pain"),
         ("Does aspirin (acetylsalicylic acid, ASA) help?", ""),
         ("kidney stones", "nephrolithiasis, renal calculi, urolithiasis, renal stone for kidney stones"),
         ("Which weighs more, a case of forty words? " * 8 + "Gleevec", ""),
