@@ -1,4 +1,4 @@
-"""Lists of references of text, Markdown and HTML files are no sentences of the document."""
+"""Lists of references of text, Markdown, HTML and office files are no sentences of the document."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import time
 from pathlib import Path
 
 import pytest
+from docx import Document as WordDocument
 
 from epicrisis.core.types import Document
 from epicrisis.corpus.base.reader_base import OmittedText
 from epicrisis.corpus.base.reference_lists import remove_reference_lists
 from epicrisis.corpus.base.removal_log import RemovalLog
-from epicrisis.corpus.documents import html
+from epicrisis.corpus.documents import html, office
 from epicrisis.corpus.readers.sources import read_sources
 from epicrisis.corpus.records.note_documents import NoteCleaning
 
@@ -125,3 +126,30 @@ def test_web_page_of_nothing_but_references_keeps_them(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text("<h1>References</h1><p>Doe A. Zinc. J Demo 2001.</p>")
     items = list(html.read_document(tmp_path / "a.html", "a.html"))
     assert not [item for item in items if isinstance(item, OmittedText)]
+
+
+def test_list_of_a_word_file_is_left_out_and_its_sections_keep_their_places(tmp_path: Path) -> None:
+    word = WordDocument()
+    word.add_heading("Zinc for colds", 1)
+    for heading in ("References", "Results", "References", "Appendix"):
+        word.add_heading(heading, 2)
+        for line in VANCOUVER.splitlines() if heading == "References" else (f"{heading} on zinc.",):
+            word.add_paragraph(line)
+    word.save(str(tmp_path / "zinc.docx"))
+    document, omitted = office.read_document(tmp_path / "zinc.docx", "zinc.docx")
+    assert isinstance(document, Document)
+    assert document.text == ("Zinc for colds / Results\nResults on zinc.\nZinc for colds / Appendix\nAppendix on zinc.")
+    parts = [document.text[start:end] for start, end, _ in document.metadata["sections"]]
+    assert "\n".join(parts) == document.text
+    assert omitted == OmittedText("file:zinc.docx", "reference-list", (f"References\n{VANCOUVER}",) * 2)
+
+
+@pytest.mark.parametrize("lines", [["References", "See the ward."], ["References", *VANCOUVER.splitlines()]])
+def test_word_file_of_nothing_else_or_without_entries_is_kept(tmp_path: Path, lines: list[str]) -> None:
+    word = WordDocument()
+    for line in lines:
+        word.add_paragraph(line)
+    word.save(str(tmp_path / "x.docx"))
+    (document,) = office.read_document(tmp_path / "x.docx", "x.docx")
+    assert isinstance(document, Document)
+    assert document.text == "\n".join(lines)

@@ -10,12 +10,16 @@ import datetime
 import io
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import groupby, repeat, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from epicrisis.core.types import Document
-from epicrisis.corpus.base.reader_base import FileRemark, Skipped, read_head, read_limited, skip
+from epicrisis.corpus.base.reader_base import FileRemark, OmittedText, Skipped, read_head, read_limited, skip
+from epicrisis.corpus.base.reference_lists import HEADING, remove_reference_lists
+from epicrisis.corpus.base.removal_log import REFERENCE_LIST
 from epicrisis.corpus.base.sectioned_text import SectionedText
 from epicrisis.corpus.documents.office_markup import MAX_UNPACKED_BYTES, prepare_office_file
 
@@ -34,11 +38,12 @@ def is_newer_format(path: Path) -> bool:
     return read_head(path).data.startswith((b"{\\rtf", b"PK\x03\x04"))
 
 
-def read_document(path: Path, name: str) -> Iterator[Document | Skipped | FileRemark]:
+def read_document(path: Path, name: str) -> Iterator[Document | Skipped | FileRemark | OmittedText]:
     """Yield the only document of a text or of slides, or why it was skipped. `name` becomes the id (`file:<name>`).
 
     The title is the first heading, else the file's stem. A reference to a note is `[note 1]`, the note a line at the
-    end. A struck-out word is `[struck out: word]`. In the metadata, `sections` is as in JATS files.
+    end. A struck-out word is `[struck out: word]`. In the metadata, `sections` is as in JATS files. Lists of references
+    are left out.
     """
     try:
         data = read_limited(path, MAX_FILE_BYTES)
@@ -46,7 +51,44 @@ def read_document(path: Path, name: str) -> Iterator[Document | Skipped | FileRe
         yield skip(path, "", str(error))
         return
     for item in read_office(data, name):
-        yield skip(path, "", item.reason) if isinstance(item, Skipped) else item
+        if isinstance(item, Document):
+            yield from _leave_out_references(item)
+        else:
+            yield skip(path, "", item.reason) if isinstance(item, Skipped) else item
+
+
+def _leave_out_references(document: Document) -> Iterator[Document | OmittedText]:
+    """Yield a document without its lists of references, and these. Sections keep their places."""
+    sections: list[tuple[int, int, str]] = document.metadata.get("sections", [])
+    text = plain = document.text
+    starts: dict[int, int] = {}
+    for start, _, title in sections:
+        # Below other headings, the line is `Zinc for colds / References`.
+        last = title.rpartition(" / ")[2]
+        if HEADING.fullmatch(last):
+            place = start + len(title) - len(last)
+            plain = plain[:start] + "\n" * (place - start) + plain[place:]
+            starts[place] = start
+    _, lists = remove_reference_lists(plain)
+    # From the end, so that the places before a list stay.
+    for entries in reversed(lists):
+        place = plain.rindex(entries)
+        start, end = starts.get(place, place), place + len(entries)
+        text, plain = text[:start] + text[end:], plain[:place]
+        cut = partial(_cut_place, start, end)
+        sections = [(cut(first), cut(last), title) for first, last, title in sections if cut(first) < cut(last)]
+    text = text.rstrip("\n")
+    metadata = dict(document.metadata)
+    if sections:
+        metadata["sections"] = [[first, min(last, len(text)), title] for first, last, title in sections]
+    yield replace(document, text=text, metadata=metadata) if lists else document
+    if lists:
+        yield OmittedText(document.id, REFERENCE_LIST, tuple(lists))
+
+
+def _cut_place(start: int, end: int, place: int) -> int:
+    """Return where a place of a text is without a part of it."""
+    return min(place, start) if place < end else place - (end - start)
 
 
 def read_office(data: bytes, name: str) -> Iterator[Document | Skipped | FileRemark]:
