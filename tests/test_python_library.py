@@ -113,6 +113,9 @@ def test_closed_library_and_wrong_arguments_are_one_line(folder: Path, tmp_path:
         library.ask(QUESTION)
     with pytest.raises(LibraryMissing, match="no library at"):
         Library.open(tmp_path / "nowhere")
+    (tmp_path / "export.json").write_text("{}")
+    with pytest.raises(LibraryMissing, match=r"is a file, not a library: add it to one with `epicrisis library"):
+        Library.open(tmp_path / "export.json")
     with pytest.raises(LibraryError, match=r"is a library already: use Library\.open"):
         Library.create(folder, encoder=HashingEncoder(64))
     with pytest.raises(SettingsError, match="did you mean strategy"):

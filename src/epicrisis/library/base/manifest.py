@@ -128,6 +128,9 @@ def read_manifest(folder: Path) -> LibraryManifest:
     path = folder / NAME
     if not _refresh(folder) or not path.exists():
         name = show_library(folder)
+        if folder.is_file():
+            command = f"epicrisis library add LIBRARY {quote_for_shell(name)}"
+            raise LibraryMissing(f"{name} is a file, not a library: add it to one with `{command}`")
         command = f"epicrisis library add {quote_for_shell(name)} FILES"
         raise LibraryMissing(f"no library at {name}: check the path, or create one with `{command}`")
     with translate_errors(folder):
