@@ -35,6 +35,30 @@ def test_course_has_start_end_and_last_status() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        ({}, None),
+        ({"discharged": "2150-05-09"}, "2150-05-09"),
+        ({"note_type": "discharge summary"}, "2150-05-03"),
+        ({"admitted": None}, "2150-05-03"),
+    ],
+)
+@pytest.mark.parametrize("has_facts", [True, False])
+def test_last_stay_without_a_discharge_is_open(
+    last: dict[str, str | None], expected: str | None, has_facts: bool
+) -> None:
+    """The notes of a stay in HL7 v2 have its days, and no fact tells of it."""
+    stays = [{"encounter": "V1", "admitted": "2150-03-01"}, {"encounter": "V2", "admitted": "2150-05-01", **last}]
+    notes = [
+        make_passage(Document(f"note:{i}", "Well", date=f"2150-0{2 * i + 3}-03", patient="p1", metadata=stay))
+        for i, stay in enumerate(stays)
+    ]
+    orders = [write_orders(("o", "Aspirin", "start", "2150-03-02", "", ""))] if has_facts else []
+    chart = build_chart([*notes, *orders])
+    assert [stay.last_day for stay in chart.stays] == ["2150-03-03", expected]
+
+
 def write_orders(*rows: tuple[str, str, FactEvent, str, str, str]) -> Passage:
     """Return a document with a line for each (source, name, event, day, dose, status)."""
     facts, lines, offset = [], [], 0

@@ -115,7 +115,7 @@ def build_chart(record: Sequence[Passage], since: str | None = None) -> PatientC
     """
     facts = read_fact_record(record)
     notes = NoteTime.from_passages(record)
-    stays = group_stays(notes, facts.ongoing if facts else ())
+    stays = group_stays(notes, facts.ongoing if facts else None)
     plans = list_plan_documents((*facts.facts, *facts.withdrawn)) if facts else frozenset()
     day = _find_last_visit(record, stays, plans) if since == LAST_VISIT else since
     withdrawn = {fact.document_id for fact in facts.withdrawn} if facts else frozenset[str]()

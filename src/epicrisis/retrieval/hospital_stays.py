@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from epicrisis.core.dates import TimeRange, is_before, may_overlap, time_range
@@ -174,10 +174,11 @@ def format_day(time: TimeRange | None) -> str:
     return f"{first}" if first == last else f"{first}/{last}"
 
 
-def group_stays(notes: Iterable[NoteTime], ongoing: Collection[str] = ()) -> tuple[HospitalStay, ...]:
+def group_stays(notes: Iterable[NoteTime], ongoing: Collection[str] | None = None) -> tuple[HospitalStay, ...]:
     """Return the stays of these notes by time, those without a time last. A note without an encounter has no stay.
 
-    `ongoing` are the encounters that go on at the end of the record.
+    `ongoing` are the encounters that go on at the end of the record. By default it is the last one, if a note has its
+    day of admission and none its discharge.
     """
     groups: dict[str, list[NoteTime]] = defaultdict(list)
     for note in notes:
@@ -198,8 +199,12 @@ def group_stays(notes: Iterable[NoteTime], ongoing: Collection[str] = ()) -> tup
         if start and end and end[1] < start[0]:
             end = start
         ordered = sorted(group, key=lambda note: (note.written or _NEVER, note.document_id))
-        stays.append(HospitalStay(encounter, start, end, bool(admitted), tuple(ordered), encounter in ongoing))
-    return tuple(sorted(stays, key=lambda stay: (stay.start or _NEVER, stay.encounter)))
+        stays.append(HospitalStay(encounter, start, end, bool(admitted), tuple(ordered)))
+    stays.sort(key=lambda stay: (stay.start or _NEVER, stay.encounter))
+    if ongoing is None:
+        newest = next((stay for stay in reversed(stays) if stay.start), None)
+        ongoing = {newest.encounter} if newest and newest.dated and newest.discharged is None else ()
+    return tuple(replace(stay, is_ongoing=stay.encounter in ongoing) for stay in stays)
 
 
 def join_transfers(stays: Sequence[HospitalStay]) -> list[tuple[HospitalStay, ...]]:

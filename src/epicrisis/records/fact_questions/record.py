@@ -206,9 +206,10 @@ def _find_stays(
         notes[id_] = note
     dated = [note for note in notes.values() if note.admitted]
     if dated:
-        return _extend_last(group_stays(dated), begun - ended, last)
-    times = [note for note in NoteTime.from_passages(passages) if note.admitted or note.discharged]
-    return group_stays(times)
+        return _extend_last(group_stays(dated, ()), begun - ended, last)
+    written = NoteTime.from_passages(passages)
+    ongoing = [stay.encounter for stay in group_stays(written) if stay.is_ongoing]
+    return group_stays([note for note in written if note.admitted or note.discharged], ongoing)
 
 
 def _extend_last(stays: Sequence[HospitalStay], unended: Set[str], last: datetime | None) -> tuple[HospitalStay, ...]:

@@ -85,7 +85,7 @@ def describe_record(
     rows = {note.id: _view_note(note, marks) for note in notes.notes}
     facts = read_fact_record(passages)
     # The newest first.
-    entries = _list_entries(notes.notes, rows, facts.ongoing if facts is not None else ())
+    entries = _list_entries(notes.notes, rows, facts.ongoing if facts is not None else None)
     if facts is not None:
         entries = tuple(_add_measurements(entry, facts) for entry in entries)
     last_stay = next((entry for entry in entries if entry.is_stay), None)
@@ -142,7 +142,7 @@ def _view_note(note: NoteEntry, marks: NoteMarks) -> NoteRow:
 
 
 def _list_entries(
-    notes: Sequence[NoteEntry], rows: Mapping[str, NoteRow], ongoing: Collection[str]
+    notes: Sequence[NoteEntry], rows: Mapping[str, NoteRow], ongoing: Collection[str] | None
 ) -> tuple[TimelineEntry, ...]:
     """Return the stays and the notes outside them, the newest first and those without a time last.
 
