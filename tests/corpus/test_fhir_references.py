@@ -10,7 +10,7 @@ import pytest
 
 from epicrisis.core.errors import InputError
 from epicrisis.core.types import Document
-from epicrisis.corpus.base.reader_base import Skipped
+from epicrisis.corpus.base.reader_base import FileRemark, Skipped
 from epicrisis.corpus.readers.sources import read_sources
 from tests.corpus.test_fhir import document, given_by, observation, packed, read_file
 
@@ -134,6 +134,20 @@ def test_spellings_of_one_server_address_are_equal(tmp_path: Path) -> None:
         ("urn:uuid:3", note("d3", "Patient/1")),
     )
     assert [found.patient for found in given_by(path)] == ["1", "1", "1"]
+
+
+def test_patient_that_another_replaced_is_named_and_stays_apart(tmp_path: Path) -> None:
+    links = [
+        {"type": "replaces", "other": {"reference": "Patient/a2"}},
+        {"type": "seealso", "other": {"reference": "Patient/a3"}},
+    ]
+    old = person("a2") | {"link": [{"type": "replaced-by", "other": {"reference": "Patient/a1"}}]}
+    path = bundle(tmp_path, person("a1") | {"link": links}, old, note("d1", "Patient/a1"), note("d2", "Patient/a2"))
+    items = list(read_sources([path]))
+    (remark,) = [item for item in items if isinstance(item, FileRemark)]
+    assert (remark.count, remark.noun) == (1, "patient")
+    assert "that another one replaced (Patient.link): their records stay apart" in remark.text
+    assert {item.patient for item in items if isinstance(item, Document)} == {"a1", "a2"}
 
 
 def test_full_url_of_two_patients_is_rejected(tmp_path: Path) -> None:

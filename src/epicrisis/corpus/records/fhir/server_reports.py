@@ -9,13 +9,16 @@ from dataclasses import dataclass, field
 
 from epicrisis.corpus.base.reader_base import DeletedDocument, FileRemark
 from epicrisis.corpus.records.fhir.export_index import ExportIndex
-from epicrisis.corpus.records.fhir.fhir_references import TEXT_KINDS, name_note
+from epicrisis.corpus.records.fhir.fhir_references import TEXT_KINDS, name_note, split_address
 from epicrisis.corpus.records.fhir.fhir_resources import DELETION, MANIFEST, Resource, list_objects
 
 _CODE = re.compile(r"[a-z-]{1,40}")
 """A code of an issue, or of a type in small letters. Texts of issues may have patients' data."""
 _TYPE = re.compile(r"[A-Za-z]{1,40}")
 _NEXT_PAGE = "whose next page is not among the files; export all pages"
+_MERGED = (
+    "that another one replaced (Patient.link): their records stay apart, so ask about each, or export the merged record"
+)
 _FAILURE = "reported by the server in OperationOutcome ({}): the export may be incomplete"
 
 
@@ -29,6 +32,8 @@ class ServerReports:
     failures: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By the name of the file and the code of the issue."""
     deletions: list[Resource] = field(default_factory=list)
+    merged: dict[str, str] = field(default_factory=dict)
+    """By the id of a patient that another one replaced: the name of the file that says so."""
     expected: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By the name of the manifest and the type: the number of files with this type."""
 
@@ -44,6 +49,8 @@ class ServerReports:
                     self.failures[name, code if _CODE.fullmatch(code) else "unknown"] += 1
         elif kind == DELETION and resource.get("target") in TEXT_KINDS:
             self.deletions.append(resource)
+        elif kind == "Patient":
+            self._add_links(resource, name)
         elif kind == MANIFEST:
             for file in list_objects(resource.get("output")):
                 if _TYPE.fullmatch(str(file.get("type"))):
@@ -55,6 +62,14 @@ class ServerReports:
                 self.pages.add(str(link.get("url")))
             elif link.get("relation") == "next":
                 self.next_pages[str(link.get("url"))] = name
+
+    def _add_links(self, patient: Resource, name: str) -> None:
+        for link in list_objects(patient.get("link")):
+            for other in list_objects(link.get("other")):
+                _, other_id = split_address(str(other.get("reference") or ""))
+                ids = {"replaced-by": patient.get("id"), "replaces": other_id}
+                if replaced := ids.get(str(link.get("type"))):
+                    self.merged.setdefault(str(replaced), name)
 
     def list_deletions(self, index: ExportIndex) -> Iterator[DeletedDocument]:
         """Yield the notes of deleted resources, unless the export has a later version of the resource."""
@@ -71,6 +86,8 @@ class ServerReports:
                 yield FileRemark(name, "page", _NEXT_PAGE)
         for (name, code), count in sorted(self.failures.items()):
             yield FileRemark(name, "error", _FAILURE.format(code), count)
+        for name, count in Counter(self.merged.values()).items():
+            yield FileRemark(name, "patient", _MERGED, count)
         holding: Counter[str] = Counter()
         for kinds in files:
             holding.update(kinds.keys())
