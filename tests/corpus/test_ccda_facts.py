@@ -647,6 +647,33 @@ def test_status_of_a_problem_is_read_by_its_code(tmp_path: Path, status: str, wo
     assert words in [line for _, line in lines(tmp_path, text)]
 
 
+@pytest.mark.parametrize("code", ["48765-2", "11450-4"])
+@pytest.mark.parametrize("status", ["", inner("33999-4", 'code="55561003"')])
+@pytest.mark.parametrize(
+    ("act", "template", "expected"),
+    [
+        ("aborted", "", "aborted"),
+        ("suspended", "22.4.30", "suspended"),
+        ("completed", "22.4.30", "unknown"),
+        ("completed", "22.4.3", "unknown"),
+        # Every act of CCD is completed.
+        ("completed", "1.27", None),
+        ("active", "22.4.30", "active"),
+    ],
+)
+def test_concern_that_is_no_longer_tracked_leaves_an_active_statement_open(
+    tmp_path: Path, act: str, template: str, expected: str | None, status: str, code: str
+) -> None:
+    root = f'<templateId root="2.16.840.1.113883.10.20.{template}"/><code code="CONC"/>'
+    agent = (
+        '<participant typeCode="CSM"><participantRole><playingEntity><name>Latex</name></playingEntity>'
+        "</participantRole></participant>"
+    )
+    text = concern(problem('<low value="2010"/>', HYPERTENSION, more=agent + status), code, act)
+    (item,) = fact_documents(read(tmp_path, document([text.replace('<code code="CONC"/>', root)])))
+    assert fact(item).status == (("active" if status else "") if expected is None else expected)
+
+
 @pytest.mark.parametrize(
     ("status", "expected"),
     [

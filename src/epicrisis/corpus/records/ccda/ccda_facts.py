@@ -65,6 +65,8 @@ _STATUS_TEMPLATES = frozenset(
     for template in ("22.4.6", "22.4.28", "22.4.47", "1.50", "1.39", "1.47", "1.57")
 )
 """Statuses of problems, allergies and medications."""
+_CONCERN_TEMPLATES = ("2.16.840.1.113883.10.20.22.4.3", "2.16.840.1.113883.10.20.22.4.30")
+"""Concerns about a problem and an allergy."""
 _SEVERITIES = {
     "255604002": "mild",
     "371923003": "mild to moderate",
@@ -310,7 +312,12 @@ def _state_course(statement: _Element, context: _Context, fact: ClinicalFact) ->
     has_end = statement.find("effectiveTime/high") is not None
     denial = "refuted" if statement.get("negationInd") == "true" else status if status in DENIED_STATUSES else ""
     is_past = not denial and (bool(end) or status in _PAST or (has_end and act_status == "completed"))
-    if not status and act_status in ("active", "aborted", "suspended"):
+    if status in ("", "active") and act_status in ("aborted", "suspended"):
+        status = act_status
+    elif status in ("", "active") and act_status == "completed" and _is_tracked(concern):
+        # "Only when the underlying allergy is no longer of concern": the two contradict each other.
+        status = "unknown"
+    elif not status and act_status == "active":
         status = act_status
     state = ClinicalFact(
         fact.kind,
@@ -328,6 +335,13 @@ def _state_course(statement: _Element, context: _Context, fact: ClinicalFact) ->
         past = status if status in _PAST else "resolved"
         entries.append(end_entry(state, end, past))
     return entries
+
+
+def _is_tracked(concern: _Element | None) -> bool:
+    """Return whether an act is a concern of C-CDA, whose status tells if it goes on. In CCD it is always completed."""
+    return concern is not None and any(
+        template.get("root") in _CONCERN_TEMPLATES for template in concern.iterchildren("templateId")
+    )
 
 
 def _read_medication(statement: _Element, context: _Context) -> list[FactEntry]:
