@@ -172,6 +172,19 @@ def test_later_message_about_an_order_stops_the_drug(tmp_path: Path, order: tupl
     assert end == ending
 
 
+def test_order_that_is_only_known_as_stopped_has_its_start(tmp_path: Path) -> None:
+    """Not from ORC-15, which says there when it was stopped; an earlier message has the start and its dose."""
+    stop = segment("ORC", {1: "DC", 2: "R1", 15: "20150310"})
+    stated = ("RXE|1^^^20150101|6809^Metformin^RXNORM|500||mg|TAB",)
+    alone = message("RDE^O11", pid(), stop, *stated, sent="20150401")
+    ending = "2015-03-10 Stopped Metformin (request; stopped)"
+    assert lines(read(tmp_path, alone)) == ["2015-01-01 Started Metformin, 500 mg, TAB (request)", ending]
+    first = message("RDE^O11", pid(), "ORC|NW|R1", "RXE|1^^^20150102|6809^Metformin^RXNORM|850||mg|TAB")
+    assert lines(read(tmp_path, first, alone)) == ["2015-01-02 Started Metformin, 850 mg, TAB (request)", ending]
+    bare = message("RDE^O11", pid(), stop, stated[0].replace("1^^^20150101", "1"), sent="20150401")
+    assert lines(read(tmp_path, bare)) == [ending]
+
+
 @pytest.mark.parametrize("order", [("ORC|CA|R1",), drug("OC"), drug("SC", status="CA")])
 def test_cancelled_order_is_marked_and_has_no_end(tmp_path: Path, order: tuple[str, ...]) -> None:
     first = message("RDE^O11", pid(), *drug("NW"))

@@ -97,6 +97,8 @@ class StatementFacts:
             # Without a date of its own, it is known since a message first said it.
             fact = replace(fact, time=min(filter(None, (previous.time, fact.time)), default=None))
             course = replace(course, start=replace(course.start, fact=fact))
+        if course.is_end_only and previous is None and _read_timing(source).start:
+            course = replace(course, is_end_only=False)
         self._facts[patient, fact.source] = fact
         yield from _list_records(course, patient, iso_time(header.text(7)))
 
