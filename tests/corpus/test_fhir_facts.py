@@ -550,6 +550,32 @@ def test_problem_whose_name_is_a_statement_has_its_status(tmp_path: Path, name: 
     assert [text for _, text in read_lines(tmp_path, condition(code=concept))] == [line]
 
 
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("Allergy status to penicillin", "Allergy: penicillin (active) As written: Allergy status to penicillin."),
+        (
+            "Allergy status to narcotic agent status",
+            "Allergy: narcotic agent (active) As written: Allergy status to narcotic agent status.",
+        ),
+        (
+            "Personal history of allergy to latex",
+            "Allergy: latex (active) As written: Personal history of allergy to latex.",
+        ),
+        ("Egg allergy status", "Allergy: Egg (active) As written: Egg allergy status."),
+        (
+            "Procedure and treatment not carried out because of patient's decision",
+            "Not done: Procedure and treatment not carried out because of patient's decision (not-done)",
+        ),
+        ("Anaphylaxis due to penicillin", "Problem: Anaphylaxis due to penicillin (active)"),
+        ("Encounter for observation, gout ruled out", "Problem: Encounter for observation, gout ruled out (active)"),
+    ],
+)
+def test_situation_among_the_problems_is_what_it_says(tmp_path: Path, name: str, line: str) -> None:
+    stated = condition(code={"text": name}, recordedDate="2150-03-04")
+    assert [text for _, text in read_lines(tmp_path, stated)] == [line]
+
+
 def test_statement_that_is_refuted_is_kept_as_written(tmp_path: Path) -> None:
     denied = condition(code={"text": "No history of gout"}, verificationStatus={"text": "refuted"})
     assert [text for _, text in read_lines(tmp_path, denied)] == ["Problem: No history of gout (active, refuted)"]

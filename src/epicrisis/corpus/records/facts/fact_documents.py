@@ -42,6 +42,10 @@ _FACT_VALUES = attrgetter(*_FIELDS)
 _PREFIX = "epicrisis-facts-"
 _CLOCK = len("2150-03-04T10:30")
 """The length of a local time."""
+_ALLERGY_STATUS = re.compile(
+    r"(?:(?:personal )?(?:history|hx) of allergy|allergy status) to ([^\n]+)|([^\n]+) allergy status", re.IGNORECASE
+)
+_NOT_CARRIED_OUT = re.compile(r"\bnot carried out\b", re.IGNORECASE)
 _FAMILY_CODE = re.compile(r"icd10(?:cm)?:Z8[0-4]|icd9(?:cm)?:V1[6-9]")
 """Codes of the history of the family."""
 _BATCH = 5_000
@@ -355,6 +359,7 @@ def _assess_entry(entry: FactEntry) -> FactEntry:
     `refuted`: it names nothing that the patient has. A problem may also be suspected, or of the family. `not-done`: a
     value that says only that there is none.
     """
+    entry = _read_situation(entry)
     fact = name_denial(entry.fact)
     if KINDS[fact.kind].is_value and states_no_value(fact.value):
         return replace(entry, fact=replace(fact, unit="", status="not-done"), written_unit="")
@@ -370,6 +375,20 @@ def _assess_entry(entry: FactEntry) -> FactEntry:
     is_family = assertion.status == "family" or any(map(_FAMILY_CODE.match, fact.codes))
     status = FAMILY_HISTORY if is_family else "suspected" if assertion.status == "uncertain" else ""
     return replace(entry, fact=replace(fact, status=", ".join(filter(None, (fact.status, status)))))
+
+
+def _read_situation(entry: FactEntry) -> FactEntry:
+    """Return a diagnosis that is none as what it is: an allergy, or something that was not done (ICD-10 Z53, Z88)."""
+    fact = entry.fact
+    if fact.kind != "problem":
+        return entry
+    if match := _ALLERGY_STATUS.fullmatch(fact.name):
+        name = (match[1] or match[2]).removesuffix(" status")
+        remark = " ".join(filter(None, (entry.remark, f"As written: {fact.name}.")))
+        return replace(entry, fact=replace(fact, kind="allergy", name=name, category=""), remark=remark)
+    if _NOT_CARRIED_OUT.search(fact.name) and fact.event != "end":
+        return replace(entry, fact=replace(fact, event="state", status="not-done"))
+    return entry
 
 
 def _refute(entry: FactEntry, name: str) -> FactEntry:
