@@ -176,6 +176,27 @@ def test_end_of_a_statement_after_its_day_is_planned(asserted: str, status: str,
     assert [(fact.event, fact.status) for fact in facts if fact.event == "end"] == [("end", status)]
 
 
+@pytest.mark.parametrize(
+    ("asserted", "status", "expected"),
+    [
+        ("2150-06-01", "active", "intended"),
+        ("2150-07-01", "active", "active"),
+        ("2150-06-01", "stopped", ""),
+        ("2150-06", "active", "intended"),
+        ("2150-07", "active", "active"),
+    ],
+)
+@pytest.mark.parametrize("times", [{"effectivePeriod": {"start": "2150-07-01", "end": "2150-08-01"}}])
+def test_statement_of_a_drug_before_its_start_is_intended(
+    asserted: str, status: str, expected: str, times: dict[str, Any], tmp_path: Path
+) -> None:
+    statement = request(resourceType="MedicationStatement", status=status, dateAsserted=asserted, **times)
+    facts = [fact for document in read_documents(tmp_path, statement) for fact in facts_of(document)]
+    first = next(fact for fact in facts if fact.event != "end")
+    assert (first.status, first.event) == (expected, "state" if expected == "intended" else "start")
+    assert (len(facts) == 1) is (expected == "intended")
+
+
 @pytest.mark.parametrize("status", ["declined", "cancelled"])
 def test_supply_that_the_patient_did_not_get_was_not_taken(status: str, tmp_path: Path) -> None:
     supply = {"value": 90, "unit": "d"}

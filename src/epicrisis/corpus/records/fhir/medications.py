@@ -155,6 +155,8 @@ def _read_statement(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
     asserted = read_time(resource.get("dateAsserted"))
     start, end = read_period(resource.get("effectivePeriod"))
     time = read_time(resource.get("effectiveDateTime"))
+    if status not in _OVER and status not in _NEVER and "" < asserted[:10] < (start or time)[: len(asserted[:10])]:
+        status = "intended"
     is_planned = status not in _OVER and "" < asserted[:10] < end[:10]
     is_over = status in _OVER or (bool(end) and not is_planned and status not in _NEVER)
     fact = replace(
