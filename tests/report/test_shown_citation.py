@@ -14,6 +14,7 @@ from epicrisis.core.references import Reference
 from epicrisis.report import answer_content, shown_citation
 from epicrisis.report.answer_content import build_answer_content
 from epicrisis.report.answer_files import to_html, to_markdown
+from epicrisis.report.answer_text import MAX_TITLE
 from epicrisis.report.citation_files import CitedSource
 from epicrisis.report.shown_citation import ShownCitation, show_citation
 from epicrisis.server.api import mcp_results, openai_reply
@@ -39,6 +40,24 @@ def test_new_fact_is_printed_everywhere(monkeypatch: pytest.MonkeyPatch) -> None
     assert "Funding: public" in openai_reply._describe_citation(ANSWER.citations[0], "http://page", "")
     stored = StoredAnswer(id="1", answer=ANSWER, passages=(), library="library", owner="owner", at=0.0)
     assert ("Funding", "public") in answer_view.build_answer_view(stored).by_number[ANSWER.citations[0].number].facts
+
+
+@pytest.mark.parametrize("strategy", ["rag", "evidence"])
+def test_very_long_title_is_cut_on_a_screen_alone(strategy: str) -> None:
+    """Its quotation is not, and `verbose` has both whole."""
+    title = "Aspirin and " + "a very long list of outcomes " * 20 + "at term"
+    long = replace(ANSWER.citations[0], title=title, quotation=f"{title}.")
+    answer = replace(ANSWER, citations=(long, ANSWER.citations[1]), strategy=strategy)
+    texts: dict[bool, str] = {}
+    for verbose in (False, True):
+        out = io.StringIO()
+        EventDisplay(Console(file=out, width=5000)).show_answer(answer, verbose=verbose)
+        texts[verbose] = out.getvalue()
+    cut = f"{title[: MAX_TITLE - 1].rstrip().rpartition(' ')[0]}… "
+    assert (texts[False].count(cut), texts[False].count(title)) == (1, 1)
+    assert (texts[True].count(cut), texts[True].count(title)) == (0, 2)
+    assert to_markdown(build_answer_content(answer)).count(title) == 2
+    assert ANSWER.citations[1].title in texts[False]
 
 
 def test_words_of_a_citation_are_printable_and_name_its_study() -> None:

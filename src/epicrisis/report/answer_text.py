@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
 
 from epicrisis.core.answers import Answer
-from epicrisis.core.printable import GUTTER, printable
+from epicrisis.core.printable import GUTTER, printable, shorten
 from epicrisis.report.answer_content import EVIDENCE, AnswerContent, AnswerSection, build_answer_content
 from epicrisis.report.computed_table import ValueTable
+from epicrisis.report.shown_citation import show_citation
 from epicrisis.report.study_table import list_studies
+
+MAX_TITLE = 160
+"""Characters of a title that a screen shows: two lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +30,35 @@ class TextLine:
 def build_screen_content(
     answer: Answer, references: AnswerSection | None = None, *, verbose: bool = False
 ) -> AnswerContent:
-    """Return what a screen shows of an answer: of evidence a sentence of each study, unless `verbose`."""
+    """Return what a screen shows of an answer: unless `verbose`, a sentence of each study, and no very long title."""
     sources = list_studies(answer) if answer.strategy == EVIDENCE and not verbose else None
-    return build_answer_content(answer, references, sources=sources, with_places=verbose)
+    content = build_answer_content(answer, references, sources=sources, with_places=verbose)
+    return content if verbose else _cut_titles(content, answer)
+
+
+def _cut_titles(content: AnswerContent, answer: Answer) -> AnswerContent:
+    """Return the content with at most `MAX_TITLE` characters of each title in the references of its sources."""
+    shortened: dict[str, str] = {}
+    for citation in answer.shown_citations:
+        if len(citation.title) > MAX_TITLE:
+            words = shorten(citation.title, MAX_TITLE)
+            cut = show_citation(replace(citation, title=f"{words[:-1].rpartition(' ')[0] or words[:-1]}…"))
+            shortened[show_citation(citation).reference] = cut.reference.replace("…. ", "… ")
+
+    def cut_line(line: str) -> str:
+        reference = next(filter(line.startswith, shortened), "")
+        rest = line[len(reference) :]
+        short = shortened.get(reference, "")
+        return short + (rest.removeprefix(".") if short.endswith("…") else rest)
+
+    sections: list[AnswerSection] = []
+    for section in content.sections:
+        entries = [
+            replace(entry, text=cut_line(entry.text), details=tuple(map(cut_line, entry.details)))
+            for entry in section.entries
+        ]
+        sections.append(replace(section, entries=tuple(entries)))
+    return replace(content, sections=tuple(sections))
 
 
 def lay_out(content: AnswerContent, *, quiet: bool = False) -> Iterator[TextLine]:
