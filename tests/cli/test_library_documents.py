@@ -69,6 +69,13 @@ def test_list_says_how_many_were_left_out(library: Path, run: Run) -> None:
     assert [row["id"] for row in of_file["documents"]] == ["file:one.txt"]
 
 
+def test_title_with_a_full_stop_is_listed_with_one(tmp_path: Path, run: Run, model_home: Path) -> None:
+    row = {"id": "d:1", "text": "Zinc shortened colds.", "title": "Zinc for colds.", "source": "BMJ"}
+    (tmp_path / "one.jsonl").write_text(json.dumps(row))
+    assert run("library", "add", tmp_path / "lib", tmp_path / "one.jsonl").exit_code == 0
+    assert "d:1  Zinc for colds. BMJ\n" in run("library", "list", tmp_path / "lib", "--documents").stdout
+
+
 def test_show_accepts_the_beginning_of_an_id(library: Path, run: Run) -> None:
     output = run("library", "show", library, "file:o").stdout
     assert "  | Zinc for colds." in output

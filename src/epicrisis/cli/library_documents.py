@@ -146,7 +146,9 @@ def _list_documents(
                 "reference": reference,
             }
         )
-        lines.append(f"{passage.document_id}  {passage.title or '(no title)'}{f'. {source}' if source else ''}")
+        title = passage.title or "(no title)"
+        described = f"{title.rstrip('.')}. {source}" if source else title
+        lines.append(f"{passage.document_id}  {described}")
     kind = "document" if patient is None else "note"
     if not lines:
         lines = [f"no {kind} in this scope" + ("; notes of patients need --patient ID" if patient is None else "")]
