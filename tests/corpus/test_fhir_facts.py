@@ -207,6 +207,25 @@ def test_supply_that_the_patient_did_not_get_was_not_taken(status: str, tmp_path
     assert document.text.startswith("Not given: lisinopril 10 MG Oral Tablet, ")
 
 
+@pytest.mark.parametrize(
+    ("supply", "words", "end"),
+    [
+        ({"value": 30}, "for 30 days", "2150-04-03"),
+        ({"value": 30.0, "unit": "days"}, "for 30.0 days", "2150-04-03"),
+        ({"value": 3, "unit": "months", "code": "mo"}, "for 3 months", "2150-06-05"),
+        ({"value": 2, "unit": "wk"}, "for 2 wk", "2150-03-18"),
+        ({"value": 30, "unit": "doses"}, "for 30 doses", None),
+    ],
+)
+def test_supply_lasts_as_long_as_its_unit_says(
+    supply: dict[str, Any], words: str, end: str | None, tmp_path: Path
+) -> None:
+    resource = request(resourceType="MedicationDispense", status="completed", whenHandedOver="2150-03-04")
+    lines = read_lines(tmp_path, {**resource, "daysSupply": supply})
+    assert words in lines[0][1]
+    assert [day for day, _ in lines[1:]] == ([end] if end else [])
+
+
 MILLIGRAMS, TABLETS = {"value": 650, "unit": "mg"}, {"value": 2, "unit": "tablet"}
 EVERY_DAY = {"frequency": 1, "period": 1, "periodUnit": "d"}
 

@@ -217,7 +217,8 @@ def _read_dispense(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
     is_declined = status in _NEVER_SUPPLIED
     prepared = read_time(resource.get("whenPrepared"))
     quantity, days = read_quantity(resource.get("quantity")), read_quantity(resource.get("daysSupply"))
-    supply = f"for {days.text} days" if days.text else ""
+    is_days = days.unit in ("", "d")
+    supply = f"for {f'{days.text} days' if is_days else days.with_unit}" if days.text else ""
     parts = [read_dosage(resource.get("dosageInstruction")), quantity.with_unit, supply]
     fact = replace(
         fact,
@@ -228,7 +229,9 @@ def _read_dispense(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
     )
     entries = [FactEntry(fact, reported_since(fact.time or "", prepared), remark=_remark(resource))]
     # Nobody takes what is used up. A later supply is a course of its own.
-    if not is_declined and fact.time and (end := add_supply(fact.time, days.text.removesuffix(".0"))):
+    end = add_supply(fact.time or "", days.text.removesuffix(".0")) if is_days else ""
+    end = end or _end_of_duration(fact.time or "", resource.get("daysSupply"))
+    if end and not is_declined:
         entries.append(end_entry(fact, end))
     return entries
 
