@@ -125,6 +125,22 @@ def test_class_of_an_encounter_of_r5_is_named_in_words(tmp_path: Path) -> None:
     assert [line for _, line in read_lines(tmp_path, stay)] == ["Admitted: inpatient encounter (in-progress)"]
 
 
+@pytest.mark.parametrize("status", ["in-progress", "onleave"])
+@pytest.mark.parametrize("period", ["period", "actualPeriod"])
+def test_planned_end_of_a_stay_in_progress_is_no_discharge(status: str, period: str, tmp_path: Path) -> None:
+    stay = {"resourceType": "Encounter", "id": "1", "status": status, "subject": SUBJECT, "class": {"code": "IMP"}}
+    stay[period] = {"start": "2150-03-01", "end": "2150-03-20"}
+    sodium = {"resourceType": "Observation", "id": "o", "status": "final", "subject": SUBJECT, "valueInteger": 140}
+    sodium |= {"code": {"text": "Sodium"}, "effectiveDateTime": "2150-03-02", "encounter": {"reference": "Encounter/1"}}
+    documents = read_documents(tmp_path, stay, sodium)
+    assert [document.text for document in documents] == [f"Admitted: inpatient encounter ({status})", "Sodium: 140"]
+    assert not any(document.metadata.get("discharged") for document in documents)
+    assert all(document.metadata["admitted"] == "2150-03-01" for document in documents)
+    assert "Discharged: inpatient encounter" in [
+        text for _, text in read_lines(tmp_path, {**stay, "status": "finished"})
+    ]
+
+
 def list_taper(*days: int, numbers: Sequence[int | None]) -> list[dict[str, Any]]:
     """Return dosage instructions of these lengths with these numbers in the sequence."""
     steps = []

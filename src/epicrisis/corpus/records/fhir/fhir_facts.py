@@ -24,7 +24,14 @@ from epicrisis.corpus.records.facts.fact_values import (
     states_no_value,
 )
 from epicrisis.corpus.records.facts.times import describe_end, reported_since
-from epicrisis.corpus.records.fhir.fhir_resources import WITHDRAWN, Resource, as_list, is_hospital_stay, list_objects
+from epicrisis.corpus.records.fhir.fhir_resources import (
+    WITHDRAWN,
+    Resource,
+    as_list,
+    is_hospital_stay,
+    list_objects,
+    read_stay_period,
+)
 from epicrisis.corpus.records.fhir.fhir_values import (
     concept_codes,
     join_concepts,
@@ -365,7 +372,7 @@ def _series_text(resource: Resource) -> str:
 
 def _read_encounter(resource: Resource) -> list[FactEntry]:
     name = join_concepts(resource.get("type")) or join_concepts(resource.get("serviceType")) or _class_words(resource)
-    start, end = read_period(resource.get("period") or resource.get("actualPeriod"))
+    start, end = read_period(read_stay_period(resource))
     status = read_status(resource)
     detail = resource.get("hospitalization") or resource.get("admission") or {}
     reasons = join_concepts(resource.get("reasonCode") or resource.get("reason"))

@@ -16,7 +16,14 @@ from epicrisis.corpus.base.patient_numbers import stands_for_nobody
 from epicrisis.corpus.base.reader_base import PatientIdentity
 from epicrisis.corpus.records.facts.times import read_fact_time
 from epicrisis.corpus.records.fhir.fhir_facts import FACT_TYPES
-from epicrisis.corpus.records.fhir.fhir_resources import Resource, as_list, is_hospital_stay, last_updated, list_objects
+from epicrisis.corpus.records.fhir.fhir_resources import (
+    Resource,
+    as_list,
+    is_hospital_stay,
+    last_updated,
+    list_objects,
+    read_stay_period,
+)
 from epicrisis.corpus.records.fhir.medications import NamedCodes, StatedMedication, choose_stated, describe_medication
 from epicrisis.corpus.records.fhir.people import format_name
 
@@ -166,9 +173,7 @@ def _record_person(patient: str, resource: Resource, references: FhirReferences)
 def _build_stay(encounter: str, resource: Resource) -> EncounterStay:
     if not is_hospital_stay(resource):
         return EncounterStay(visit=encounter)
-    # R5 calls it `actualPeriod`.
-    period = resource.get("period") or resource.get("actualPeriod")
-    dates = period if isinstance(period, dict) else {}
+    dates = read_stay_period(resource)
     return EncounterStay(encounter, str(dates.get("start") or ""), str(dates.get("end") or ""))
 
 

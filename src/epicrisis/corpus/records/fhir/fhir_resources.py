@@ -34,6 +34,7 @@ OLDER_VERSION = "older version"
 MANIFEST = "manifest of a bulk export"
 WITHDRAWN = ("entered-in-error", "cancelled")
 """Status of resources that must not be read as evidence."""
+_OPEN_STATUSES = ("arrived", "triaged", "in-progress", "onleave", "on-hold")
 _NO_STAY_STATUSES = (*WITHDRAWN, "planned")
 _CLASS_SYSTEMS = ("actcode", "2.16.840.1.113883.5.4")
 """Endings of the names of the code system of `STAY_CLASSES`."""
@@ -326,6 +327,14 @@ def is_hospital_stay(encounter: Resource) -> bool:
                 codes.add(str(coding["code"]).upper())
     is_other_class = bool(codes) and codes.isdisjoint(STAY_CLASSES)
     return encounter.get("status") not in _NO_STAY_STATUSES and not is_other_class
+
+
+def read_stay_period(encounter: Resource) -> Resource:
+    """Return the period of an Encounter, which R5 calls `actualPeriod`. An end that is only planned is left out."""
+    period = encounter.get("period") or encounter.get("actualPeriod")
+    period = period if isinstance(period, dict) else {}
+    is_open = encounter.get("status") in _OPEN_STATUSES
+    return {name: value for name, value in period.items() if not (is_open and name == "end")}
 
 
 def concept_text(concept: Any) -> str:
