@@ -182,6 +182,22 @@ def test_stay_without_an_end_before_another_one_lacks_its_discharge() -> None:
     assert not ended.record().ongoing
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "between 2150-02-01 and 2150-04-01",
+        "between 2150-04-01 and 2150-02-01",
+        "from 2150-04-01 to 2150-02-01",
+        "between April 2150 and February 2150",
+    ],
+)
+def test_dates_of_a_range_are_read_in_order(words: str) -> None:
+    chart = Chart().lab("2150-01-01", "9").lab("2150-03-01", "1.7").lab("2150-06-01", "8")
+    computed = chart.ask(f"highest creatinine {words}")
+    assert computed is not None
+    assert computed.result == "1.7 mg/dL"
+
+
 def test_value_of_urine_alone_is_named_so() -> None:
     computed = Chart().lab("2150-01-02", "88", code="2161-8").ask("last creatinine")
     assert computed is not None

@@ -115,6 +115,8 @@ def _resolve_range(expression: TimeExpression, record: PatientFacts) -> TimeWind
         )
     first = _resolve_anchor(expression.anchors[0], record)
     last = _resolve_anchor(expression.anchors[-1], record)
+    if all(anchor.kind == "day" for anchor in expression.anchors) and last.since[0] < first.since[0]:
+        first, last = last, first
     text = expression.text
     for anchor in (first,) if len(expression.anchors) == 1 else (first, last):
         if anchor.text not in text:
