@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from epicrisis.core.clinical_facts import FACTS, ClinicalFact, write_facts
@@ -49,7 +51,10 @@ def test_last_stay_without_a_discharge_is_open(
     last: dict[str, str | None], expected: str | None, has_facts: bool
 ) -> None:
     """The notes of a stay in HL7 v2 have its days, and no fact tells of it."""
-    stays = [{"encounter": "V1", "admitted": "2150-03-01"}, {"encounter": "V2", "admitted": "2150-05-01", **last}]
+    stays: list[dict[str, Any]] = [
+        {"encounter": "V1", "admitted": "2150-03-01"},
+        {"encounter": "V2", "admitted": "2150-05-01", **last},
+    ]
     notes = [
         make_passage(Document(f"note:{i}", "Well", date=f"2150-0{2 * i + 3}-03", patient="p1", metadata=stay))
         for i, stay in enumerate(stays)

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -384,10 +384,13 @@ class _Named:
         (lambda library, wrong: Library.create("x", encoder=wrong), "the encoder is int: .* `encode_passages`"),
         (lambda library, wrong: Library.create("x", splitter=wrong), "no splitter is called 5: tokens, medrag, whole"),
         (
-            lambda library, wrong: Library.create("x", chunk_tokens="5"),
+            lambda library, wrong: Library.create("x", chunk_tokens=cast("Any", "5")),
             "chunk_tokens is str, and must be a whole number",
         ),
-        (lambda library, wrong: Library.create("x", overlap="5"), "overlap is str, and must be a whole number"),
+        (
+            lambda library, wrong: Library.create("x", overlap=cast("Any", "5")),
+            "overlap is str, and must be a whole number",
+        ),
         (lambda library, wrong: epicrisis.ask(wrong, "Is it?"), "a path is int, and must be text or a pathlib.Path"),
     ],
 )

@@ -120,7 +120,7 @@ def test_duration_of_dosage_plans_an_end(value: int, unit: str, end: str, tmp_pa
 
 
 def test_class_of_an_encounter_of_r5_is_named_in_words(tmp_path: Path) -> None:
-    stay = {"resourceType": "Encounter", "id": "1", "status": "in-progress", "subject": SUBJECT}
+    stay: dict[str, Any] = {"resourceType": "Encounter", "id": "1", "status": "in-progress", "subject": SUBJECT}
     stay |= {"class": [{"coding": [{"code": "IMP"}]}], "actualPeriod": {"start": "2150-03-01"}}
     assert [line for _, line in read_lines(tmp_path, stay)] == ["Admitted: inpatient encounter (in-progress)"]
 

@@ -362,6 +362,8 @@ def test_eight_studies_fit_on_a_screen() -> None:
 
 def test_printed_answer_is_what_the_screen_shows() -> None:
     lines = show(ANSWER).splitlines()
-    assert str(ANSWER).splitlines() == lines[: lines.index("-v shows where each sentence stands, and the steps") - 1]
+    assert (
+        str(ANSWER).splitlines() == lines[: lines.index("-v shows every sentence, where it stands, and the steps") - 1]
+    )
     failed = replace(ANSWER, state="failed", failure=Failure("EndpointUnreachable", "nobody answers"), claims=())
     assert str(failed).splitlines()[0] == "No answer (failed): nobody answers"

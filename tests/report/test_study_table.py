@@ -12,7 +12,7 @@ from epicrisis.core.answers import Answer, Citation, WithheldAnswer
 from epicrisis.core.references import Reference
 from epicrisis.core.study_types import StudyTypeMatch
 from epicrisis.core.types import Passage, Question
-from epicrisis.report.study_table import build_study_table, study_table_csv
+from epicrisis.report.study_table import build_study_table, list_studies, study_table_csv
 
 TEXT = "We randomised 1776 women with a high risk. Aspirin reduced the risk of pre-eclampsia (p = 0.004)."
 SENTENCE = "Aspirin reduced the risk of pre-eclampsia (p = 0.004)."
@@ -44,6 +44,16 @@ def test_row_has_design_size_population_direction_and_sentence() -> None:
     for cell in (row.size, row.population):
         assert TEXT[cell.span[0] - 100 : cell.span[1] - 100] == cell.text
     assert row.size.text == "1776 women"
+
+
+@pytest.mark.parametrize(("patient", "shown"), [(None, 3), ("anna", 5)])
+def test_screen_has_three_studies_and_counts_the_others(patient: str | None, shown: int) -> None:
+    """Each note of a patient may be the one that matters."""
+    citations = [replace(CITATION, number=number, document_id=f"d{number}") for number in range(1, 6)]
+    question = replace(QUESTION, patient=patient)
+    studies = list_studies(replace(ANSWER, question=question, strategy="evidence", citations=tuple(citations)))
+    assert [entry.label for entry in studies.entries] == [f"[{number}]" for number in range(1, shown + 1)]
+    assert studies.lines == (() if patient else ("2 more studies, farther from the question",))
 
 
 def test_size_of_another_study_far_into_a_document_is_not_its_own() -> None:

@@ -214,7 +214,7 @@ class EventDisplay:
             self._print(text)
         if answer.citations and not verbose and not quiet:
             self._console.print()
-            self._say("[dim]-v shows where each sentence stands, and the steps[/dim]")
+            self._say("[dim]-v shows every sentence, where it stands, and the steps[/dim]")
         if verbose:
             self._console.print()
             self._say(f"[dim]{usage_line(answer.usage)}[/dim]")

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
 
-from epicrisis.core.answers import Answer
+from epicrisis.core.answers import Answer, Citation
 from epicrisis.core.printable import GUTTER, printable, shorten
 from epicrisis.report.answer_content import EVIDENCE, AnswerContent, AnswerSection, build_answer_content
 from epicrisis.report.computed_table import ValueTable
-from epicrisis.report.shown_citation import show_citation
 from epicrisis.report.study_table import list_studies
 
 MAX_TITLE = 160
@@ -31,34 +30,20 @@ def build_screen_content(
     answer: Answer, references: AnswerSection | None = None, *, verbose: bool = False
 ) -> AnswerContent:
     """Return what a screen shows of an answer: unless `verbose`, a sentence of each study, and no very long title."""
+    if not verbose:
+        answer = _shorten_titles(answer)
     sources = list_studies(answer) if answer.strategy == EVIDENCE and not verbose else None
-    content = build_answer_content(answer, references, sources=sources, with_places=verbose)
-    return content if verbose else _cut_titles(content, answer)
+    return build_answer_content(answer, references, sources=sources, with_places=verbose)
 
 
-def _cut_titles(content: AnswerContent, answer: Answer) -> AnswerContent:
-    """Return the content with at most `MAX_TITLE` characters of each title in the references of its sources."""
-    shortened: dict[str, str] = {}
-    for citation in answer.shown_citations:
-        if len(citation.title) > MAX_TITLE:
-            words = shorten(citation.title, MAX_TITLE)
-            cut = show_citation(replace(citation, title=f"{words[:-1].rpartition(' ')[0] or words[:-1]}…"))
-            shortened[show_citation(citation).reference] = cut.reference.replace("…. ", "… ")
+def _shorten_titles(answer: Answer) -> Answer:
+    """Return the answer with at most `MAX_TITLE` characters of each title of a source."""
 
-    def cut_line(line: str) -> str:
-        reference = next(filter(line.startswith, shortened), "")
-        rest = line[len(reference) :]
-        short = shortened.get(reference, "")
-        return short + (rest.removeprefix(".") if short.endswith("…") else rest)
+    def shorten_title(citation: Citation) -> Citation:
+        return replace(citation, title=shorten(citation.title, MAX_TITLE))
 
-    sections: list[AnswerSection] = []
-    for section in content.sections:
-        entries = [
-            replace(entry, text=cut_line(entry.text), details=tuple(map(cut_line, entry.details)))
-            for entry in section.entries
-        ]
-        sections.append(replace(section, entries=tuple(entries)))
-    return replace(content, sections=tuple(sections))
+    citations, nearest = map(shorten_title, answer.citations), map(shorten_title, answer.nearest)
+    return replace(answer, citations=tuple(citations), nearest=tuple(nearest))
 
 
 def lay_out(content: AnswerContent, *, quiet: bool = False) -> Iterator[TextLine]:

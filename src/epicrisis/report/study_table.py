@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from epicrisis.answering.study_details import StudyDetail, find_population, find_sample_size
 from epicrisis.core.answers import Answer, Citation
-from epicrisis.core.printable import printable, without_formula
+from epicrisis.core.printable import agree, printable, without_formula
 from epicrisis.core.references import name_document
 from epicrisis.core.studies import StatedRatio, StudyCell, StudyRow
 from epicrisis.core.types import Passage
@@ -33,6 +33,8 @@ from epicrisis.report.computed_table import list_computed_numbers
 from epicrisis.report.shown_citation import show_citation
 from epicrisis.report.stated_ratios import find_ratio
 
+SCREEN_STUDIES = 3
+"""Of an answer on a screen of 25 lines. The others are counted."""
 ABSTRACT_CHARACTERS = 3_000
 """Where an abstract ends at the latest, in characters of the document."""
 _COLUMNS = (
@@ -75,7 +77,7 @@ def build_study_table(answer: Answer, passages: Iterable[Passage]) -> tuple[Stud
 
 
 def list_studies(answer: Answer) -> AnswerSection:
-    """Return the studies of an evidence answer for a screen: the sentence of each, and one line about it."""
+    """Return the first studies of an evidence answer for a screen: the sentence of each, and one line about it."""
     entries: list[SourceEntry] = []
     for row in build_study_table(answer, ()):
         facts = [row.kind, row.place, row.note]
@@ -89,7 +91,11 @@ def list_studies(answer: Answer) -> AnswerSection:
         line = f"{row.reference}. {'; '.join(filter(None, facts))}".removesuffix(". ")
         details = (f"{line}. {row.link}" if row.link else line,)
         entries.append(SourceEntry(f"[{row.citations[0]}]", f"“{row.sentence}”", row.warning, details))
-    return AnswerSection("Studies", tuple(entries))
+    # A note of a patient's record is no study that a better one makes dispensable.
+    shown = len(entries) if answer.question.patient is not None else SCREEN_STUDIES
+    more = len(entries) - shown
+    lines = (f"{more} more {agree(more, 'study', 'studies')}, farther from the question",) if more > 0 else ()
+    return AnswerSection("Studies", tuple(entries[:shown]), lines=lines)
 
 
 def _build_row(question: str, citations: Sequence[Citation], passages: Sequence[Passage]) -> StudyRow:
