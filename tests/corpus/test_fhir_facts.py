@@ -169,11 +169,21 @@ def test_steps_of_a_taper_follow_each_other(
     assert (facts_of(planned)[0].time, facts_of(planned)[0].status) == (end, "planned")
 
 
-def test_order_that_was_stopped_has_not_ended_on_its_planned_day(tmp_path: Path) -> None:
-    dosage = [{"text": "1 tablet", "timing": {"repeat": {"boundsPeriod": {"end": "2150-09-11"}}}}]
+@pytest.mark.parametrize(
+    ("repeat", "end"),
+    [
+        ({"boundsPeriod": {"start": "2150-03-04", "end": "2150-03-11"}}, "2150-03-11"),
+        ({"boundsDuration": {"value": 30, "system": "http://unitsofmeasure.org", "code": "d"}}, None),
+    ],
+)
+def test_order_that_was_stopped_ended_on_a_written_day_and_lasted_no_duration(
+    repeat: dict[str, Any], end: str | None, tmp_path: Path
+) -> None:
+    """Systems write the day of a stop into the period."""
+    dosage = [{"text": "1 tablet", "timing": {"repeat": repeat}}]
     lines = read_lines(tmp_path, request(status="stopped", dosageInstruction=dosage))
     assert [line for line in lines if line[1].startswith("Stopped")] == [
-        (None, "Stopped lisinopril 10 MG Oral Tablet (request; stopped)")
+        (end, "Stopped lisinopril 10 MG Oral Tablet (request; stopped)")
     ]
 
 

@@ -131,13 +131,14 @@ def _read_request(resource: Resource, fact: ClinicalFact) -> list[FactEntry]:
     )
     reason = join_concepts(resource.get("reasonCode") or resource.get("reason"))
     entries = [FactEntry(fact, remark=_remark(resource, f"Reason: {reason}." if reason else ""))]
+    # What was stopped did not last as long as it was meant to, but systems write the day of its stop into its period.
+    first = "" if status in _STOPPED else authored
     # R5 has the period of all instructions, too.
-    planned = dosage_end(dosages, authored) or read_period(resource.get("effectiveDosePeriod"))[1]
+    planned = dosage_end(dosages, first) or read_period(resource.get("effectiveDosePeriod"))[1]
     changed = read_time(resource.get("statusChanged"), resource.get("dateEnded"))
     if fact.event == "start" and (is_over or planned):
         stopped_for = join_concepts(resource.get("statusReason"))
-        # What was stopped did not last until its planned end.
-        end = (changed or ("" if status in _STOPPED else planned)) if is_over else planned
+        end = changed or planned if is_over else planned
         entries.append(end_entry(fact, end, status if is_over else "planned", stopped_for))
     return entries
 
