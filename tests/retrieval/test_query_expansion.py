@@ -10,7 +10,15 @@ import pytest
 from epicrisis import Document, Library
 from epicrisis.core.protocols import ScoredId, Vectors
 from epicrisis.core.types import Scope
-from epicrisis.retrieval.query_expansion import describe, expand, find_other_names, list_absent, reword, rewrite
+from epicrisis.retrieval.query_expansion import (
+    describe,
+    expand,
+    find_other_names,
+    list_absent,
+    list_drug_words,
+    reword,
+    rewrite,
+)
 from epicrisis.retrieval.rankings import keep_first, reciprocal_rank_fusion
 from epicrisis.retrieval.retriever import Retriever
 from epicrisis.testing.hashing_encoder import HashingEncoder
@@ -193,3 +201,9 @@ def test_fusion_keeps_what_one_search_has_first() -> None:
     scores = [score for _, score in kept]
     assert scores == sorted(scores, reverse=True)
     assert keep_first(fused, [[], list(places)], 2) == fused
+
+
+def test_drug_with_other_names_outside_the_table_is_not_asked_by_them_of_an_encoder() -> None:
+    """It knows "aspirin" better than "acetylsalicylic acid", and few drugs by their brand."""
+    assert [one.is_drug for one in find_other_names("Do aspirin and Gleevec help?")] == [False, True]
+    assert list_drug_words("Do aspirin and Gleevec help?") == ["aspirin", "Gleevec"]

@@ -79,7 +79,7 @@ def find_other_names(question: str) -> tuple[OtherNames, ...]:
 
 def list_drug_words(question: str) -> list[str]:
     """Return the words of a question that are names of drugs, by the table and in order."""
-    drugs = load_names().drugs
+    drugs = load_names().all_drugs
     return [word for word in _WORD.findall(question) if (_fold(word),) in drugs]
 
 
@@ -149,7 +149,9 @@ class Names:
     by_letters: Mapping[str, tuple[str, ...]]
     """The other names of an abbreviation with two capitals, which is one only as it is written."""
     drugs: frozenset[tuple[str, ...]]
-    """The folded words of the names of drugs."""
+    """The folded words of the names of drugs that have others, brands among them."""
+    all_drugs: frozenset[tuple[str, ...]]
+    """Those of all names of drugs."""
     longest: int
 
     def look_up(self, asked: str, key: tuple[str, ...]) -> tuple[str, ...]:
@@ -169,13 +171,19 @@ def load_names() -> Names:
         if is_abbreviation(asked):
             by_letters[asked] |= dict.fromkeys(others)
         else:
-            by_words[tuple(map(_fold, _WORD.findall(asked)))] |= dict.fromkeys(others)
+            by_words[_split(asked)] |= dict.fromkeys(others)
     return Names(
         {key: tuple(others) for key, others in by_words.items()},
         {key: tuple(others) for key, others in by_letters.items()},
-        frozenset(tuple(map(_fold, _WORD.findall(asked))) for asked, _ in drugs),
+        frozenset(_split(asked) for asked, others in drugs if others),
+        frozenset(_split(asked) for asked, _ in drugs),
         max(map(len, by_words)),
     )
+
+
+def _split(name: str) -> tuple[str, ...]:
+    """Return the folded words of a name."""
+    return tuple(map(_fold, _WORD.findall(name)))
 
 
 def is_abbreviation(name: str) -> bool:
