@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,16 +16,25 @@ from rich.progress import Progress
 
 from epicrisis.cli import progress as progress_module
 from epicrisis.cli.progress import STALLED_SECONDS, Clock, open_download_progress, open_progress, show_ingest
+from epicrisis.core.errors import LibraryError
 from epicrisis.core.printable import format_seconds
 from epicrisis.core.types import Document
 from epicrisis.corpus.base.reader_base import Skipped
 from epicrisis.corpus.base.reading_progress import ReadingProgress
 from epicrisis.corpus.readers.sources import read_sources
+from epicrisis.library.core.library_store import LibraryStore
 from tests.support.unsafe_text import unsafe_in
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 FAST_LINES = "from epicrisis.cli import progress; progress.SECONDS_BETWEEN_LINES = 0.01\n"
 RUN = "import sys; from epicrisis.cli.program import app; app(sys.argv[1:], prog_name='epicrisis')\n"
+
+
+def has_saved(library: Path) -> bool:
+    """Return whether a library has documents. One that is being created cannot be opened yet."""
+    with suppress(LibraryError), LibraryStore.open(library) as store:
+        return store.count()[0] > 0
+    return False
 
 
 class Lines:
@@ -197,7 +207,7 @@ def test_add_ended_by_sigterm_keeps_its_work_and_continues(tmp_path: Path, model
     ) as process:
         assert process.stderr is not None
         for line in process.stderr:
-            if "passages per s" in line:
+            if "passages per s" in line and has_saved(library):
                 break
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=120)
