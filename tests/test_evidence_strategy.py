@@ -174,6 +174,27 @@ def test_documents_that_name_the_asked_drug_are_shown_alone(tmp_path: Path) -> N
         assert documents_of(ask(search, asked, not_in_library="ask")) == {"other"}
 
 
+def test_drug_with_a_common_name_leaves_no_document_out(tmp_path: Path) -> None:
+    documents = [
+        Document("smoke", "Cancer was significantly more frequent with smoking than without (p = 0.01)."),
+        Document("metal", "Lead in water was significantly more frequent in old houses (p = 0.02)."),
+    ]
+    with search_of(tmp_path, documents) as search:
+        answer = ask(search, Question("Does smoking lead to cancer?"), not_in_library="ask")
+    assert "smoke" in documents_of(answer)
+
+
+def test_notes_that_do_not_name_the_asked_drug_are_shown(tmp_path: Path) -> None:
+    """A patient's note may tell of a drug as "her tablets"."""
+    notes = [
+        Document("n1", "Metformin 500 mg was begun for diabetes.", patient="anna", date="2020-01-01"),
+        Document("n2", "The tablets were stopped because of nausea.", patient="anna", date="2020-02-01"),
+    ]
+    with search_of(tmp_path, notes) as search:
+        answer = ask(search, Question("Was metformin stopped because of nausea?", patient="anna"))
+    assert documents_of(answer) == {"n1", "n2"}
+
+
 def test_beginning_is_of_the_first_library_with_the_document(tmp_path: Path) -> None:
     other = Document("yes", "Another text of the same name.")
     beside = SearchableStore(library(tmp_path / "other", [other, DOCUMENTS[1]]), ENCODER, "papers")

@@ -297,3 +297,12 @@ def test_plan_is_not_listed_beside_a_result(plan: str) -> None:
     listed = ranker().rank(question, passages, 8, listing=Listing(nearest="protocol"))
     assert [sentence.text for sentence in listed.sentences] == [result]
     assert len(ranker().rank(question, passages[:1], 8, listing=Listing())) == 1
+
+
+@pytest.mark.parametrize("after", ["", "\nThe patients came from many hospitals in the north."])
+def test_last_words_of_a_document_may_lack_their_full_stop(after: str) -> None:
+    """Elsewhere, a few words without one are a heading."""
+    text = f"Children with fever were treated in two wards.\nStroke was rarer with aspirin{after}"
+    passage = Passage(id="a#0", document_id="a", ordinal=0, start=0, end=len(text), text=text)
+    ranking = SentenceRanker(None, find_sentences, analyze_words).rank("Is stroke rarer with aspirin?", [passage], 3)
+    assert (ranking[0].sentence.text == "Stroke was rarer with aspirin") == (not after)
