@@ -60,6 +60,14 @@ def test_very_long_title_is_cut_on_a_screen_alone(strategy: str) -> None:
     assert ANSWER.citations[1].title in texts[False]
 
 
+def test_very_long_title_of_a_nearest_result_is_cut_on_a_screen() -> None:
+    long = replace(ANSWER.citations[0], title="A very long list of outcomes " * 20, quotation="It helped.")
+    shown = str(replace(ANSWER, citations=(), nearest=(long,), claims=()))
+    assert "It helped." in shown
+    assert "A very long list" in shown
+    assert long.title.strip() not in shown
+
+
 def test_words_of_a_citation_are_printable_and_name_its_study() -> None:
     shown = show_citation(replace(ANSWER.citations[0], quotation="Aspirin\x1b[2J helped."))
     assert "\x1b" not in shown.quotation
